@@ -1,0 +1,1 @@
+//! The one loop, the sources of desired pods, and the only writer of facts and status.

@@ -1,0 +1,1 @@
+//! The image store: import, verify, unpack, delete. Decides no policy.

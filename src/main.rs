@@ -1,0 +1,3 @@
+//! The armlet binary: chooses a role from argv before any thread starts.
+
+fn main() {}

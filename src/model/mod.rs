@@ -1,0 +1,13 @@
+//! Plain values that all rooms speak. No I/O, no clocks, no locks.
+
+pub mod ids;
+pub mod pod;
+pub mod quantity;
+pub mod status;
+pub mod supervise;
+pub mod time;
+pub mod view;
+
+pub use ids::{ContainerId, ImageId, PodUid};
+pub use quantity::Quantity;
+pub use time::{BootTime, Millis, WallTime};

@@ -1,0 +1,1 @@
+//! A pod's links and addresses, its resolver and hosts files. Decides no policy.

@@ -1,0 +1,1 @@
+//! Reads reality into `model::observed` and statistics. Changes nothing.

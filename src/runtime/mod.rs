@@ -1,0 +1,1 @@
+//! OCI specs, cgroups, the supervisor's client, and the create and exec roles.

@@ -1,0 +1,1 @@
+//! The kubelet's HTTP API. Changes no facts.

@@ -1,0 +1,1 @@
+//! Durable facts. The only importer of sled; knows no Kubernetes rules.

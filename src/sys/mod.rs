@@ -1,0 +1,1 @@
+//! Thin, safe Linux calls. Knows nothing of pods.
