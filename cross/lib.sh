@@ -69,13 +69,21 @@ EOF
         -oDir::State::Lists="$dir/lists" -oDir::State::status="$dir/status" -oDir::Cache="$dir/cache" "$@"
 }
 
-# debian_update ARCH: package lists of that architecture, refreshed at most once a day.
+# debian_update ARCH: package lists of that architecture, refreshed at most once a day. A mirror in the middle of its own
+# update serves some lists with a wrong digest: apt drops those, and the rest is enough to go on with.
 debian_update() {
-    local stamp=$DEBIAN/$DEBIAN_SUITE-$1/updated
-    [ -n "$(find "$stamp" -mmin -1440 2>/dev/null)" ] && return
+    local dir=$DEBIAN/$DEBIAN_SUITE-$1 log=$TARGET/apt-update.log
+    [ -n "$(find "$dir/updated" -mmin -1440 2>/dev/null)" ] && return
     say "reading Debian $DEBIAN_SUITE package lists ($1)"
-    debian_apt "$1" apt-get update >"$TARGET/apt-update.log" 2>&1 || { tail -n 20 "$TARGET/apt-update.log" >&2; die "cannot read Debian's package lists"; }
-    touch "$stamp"
+    mkdir -p "$dir"
+    if debian_apt "$1" apt-get -oAcquire::Retries=3 update >"$log" 2>&1; then
+        touch "$dir/updated"
+    elif compgen -G "$dir/lists/*dists_${DEBIAN_SUITE}_main_binary-$1_Packages*" >/dev/null; then
+        say "some package lists could not be read, see ${log#"$ROOT/"}"
+    else
+        tail -n 20 "$log" >&2
+        die "cannot read Debian's package lists"
+    fi
 }
 
 # record_fallback WHAT: a pin could not be had and the newest signed version stands in; kept for whoever reads the result.
