@@ -39,4 +39,5 @@ fi
 disk() { [ -z "$2" ] || arguments+=(-drive "if=none,id=$1,file=$2,format=raw,cache=writeback$3" -device "virtio-blk-pci,drive=$1,serial=$1"); }
 disk data "${DATA:-}" ""
 disk payload "${PAYLOAD:-}" ",readonly=on"
-exec qemu-system-aarch64 "${arguments[@]}" "$@"
+# Whoever asked for the guest may die without a word; the guest then goes too.
+exec setpriv --pdeathsig KILL qemu-system-aarch64 "${arguments[@]}" "$@"

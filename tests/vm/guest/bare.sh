@@ -61,4 +61,6 @@ if [ -f /run/payload/run.sh ]; then
     umount /var/lib/armlet 2>/dev/null
     poweroff -f
 fi
-exec /shell
+mkdir -p /run/debug
+cp /bin/busybox /shell /run/debug/
+exec /run/debug/busybox sh /run/debug/shell
