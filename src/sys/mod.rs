@@ -1,1 +1,4 @@
 //! Thin, safe Linux calls. Knows nothing of pods.
+
+pub mod netlink;
+pub mod netns;
