@@ -2,3 +2,5 @@
 
 pub mod clock;
 pub mod log;
+pub mod netlink;
+pub mod netns;
