@@ -1,1 +1,6 @@
 //! Thin, safe Linux calls. Knows nothing of pods.
+
+pub mod clock;
+pub mod log;
+pub mod netlink;
+pub mod netns;
