@@ -1,1 +1,3 @@
 //! Thin, safe Linux calls. Knows nothing of pods.
+
+pub mod durable;
