@@ -1,3 +1,7 @@
 //! Thin, safe Linux calls. Knows nothing of pods.
 
 pub mod durable;
+pub mod clock;
+pub mod log;
+pub mod netlink;
+pub mod netns;
