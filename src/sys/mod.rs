@@ -1,5 +1,6 @@
 //! Thin, safe Linux calls. Knows nothing of pods.
 
+pub mod durable;
 pub mod clock;
 pub mod log;
 pub mod netlink;
