@@ -1,5 +1,6 @@
 //! Plain values that all rooms speak. No I/O, no clocks, no locks.
 
+pub mod api;
 pub mod ids;
 pub mod pod;
 pub mod quantity;
