@@ -2,6 +2,8 @@
 
 pub mod durable;
 pub mod clock;
+pub mod inotify;
 pub mod log;
 pub mod netlink;
 pub mod netns;
+pub mod ready;
