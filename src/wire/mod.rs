@@ -9,9 +9,16 @@
 //! Reading never stops at the first problem: it returns what could be read and the list of everything that is wrong.
 //! Back out go [`pod`] (v1.Pod with status, lists), [`emit`] (YAML) and [`status`] (v1.Status for refusals).
 
+mod document;
+mod json;
 pub mod manifest;
 pub mod pod;
 pub mod problem;
+mod scalar;
+mod schema;
+mod support;
+mod tree;
+mod yaml;
 
 pub use manifest::{NodeIdentity, Parsed, parse};
 pub use problem::{Path, Problem, Severity};
