@@ -1,7 +1,8 @@
 //! A tree against a table of fields: unknown fields, wrong types and fields that armlet does not honour are all
 //! named in one pass; what is left is a JSON value that the typed decoder cannot refuse.
 
-use super::problem::{Path, Problem, Severity};
+use super::problem::Path;
+use super::report::Report;
 use super::tree::{Data, Node};
 use serde_json::{Map, Number, Value};
 
@@ -62,72 +63,6 @@ pub(crate) struct Field {
 
 /// The sentence for a field that is known but not honoured.
 pub(crate) const NOT_SUPPORTED: &str = "not supported by this version of armlet";
-
-/// The problems of one object, with the lines looked up in its tree.
-#[derive(Debug)]
-pub(crate) struct Report<'a> {
-    file: &'a str,
-    document: usize,
-    tree: &'a Node,
-    /// Where the object stands in its document: empty, or `items[3]`.
-    base: Path,
-    found: Vec<(Path, Problem)>,
-    /// How many of `found` were found by [`Report::seal`]'s time.
-    sealed: usize,
-}
-
-impl<'a> Report<'a> {
-    pub(crate) fn new(file: &'a str, document: usize, tree: &'a Node, base: Path) -> Self {
-        Self { file, document, tree, base, found: Vec::new(), sealed: 0 }
-    }
-
-    /// From here on, what lies at or below a place that already has an error is not reported again: a name of the
-    /// wrong type is not a missing name as well.
-    pub(crate) fn seal(&mut self) {
-        self.sealed = self.found.len();
-    }
-
-    pub(crate) fn error(&mut self, path: &Path, message: impl Into<String>) {
-        self.push(path, message.into(), Severity::Error);
-    }
-
-    pub(crate) fn warning(&mut self, path: &Path, message: impl Into<String>) {
-        self.push(path, message.into(), Severity::Warning);
-    }
-
-    /// Whether anything found so far refuses the object.
-    pub(crate) fn refused(&self) -> bool {
-        self.found.iter().any(|(_, p)| p.is_error())
-    }
-
-    /// Whether an error was found at `path` or around it.
-    pub(crate) fn failed_at(&self, path: &Path) -> bool {
-        self.found.iter().any(|(at, p)| p.is_error() && at.covers(path))
-    }
-
-    pub(crate) fn into_problems(self) -> Vec<Problem> {
-        self.found.into_iter().map(|(_, problem)| problem).collect()
-    }
-
-    fn push(&mut self, path: &Path, message: String, severity: Severity) {
-        let known = self.found.iter().take(self.sealed).any(|(at, p)| p.is_error() && at.covers(path));
-        if known {
-            return;
-        }
-        let base = self.base.to_string();
-        let own = path.to_string();
-        let field = if base.is_empty() || own.is_empty() { base + &own } else { format!("{base}.{own}") };
-        let problem = Problem {
-            file: self.file.to_owned(),
-            line: Some(self.tree.line_of(path)),
-            document: self.document,
-            field,
-            message,
-            severity,
-        };
-        self.found.push((path.clone(), problem));
-    }
-}
 
 /// Checks an object against its fields. Gives it without what was reported and without nulls.
 pub(crate) fn object(node: &Node, fields: &[Field], path: &Path, report: &mut Report<'_>) -> Map<String, Value> {
@@ -344,7 +279,7 @@ mod tests {
     #[test]
     fn everything_wrong_is_named_at_once() {
         let (_, problems) = check(
-            "name: 5\ncount: 3000000000\nbig: 1.5\nflag: 'true'\nport: [1]\ntags: {a: 1}\nparts:\n- mode: Both\n- {siez: 1}\n- 7\n\
+            "name: 5\ncount: 3000000000\nbig: 1.5\nflag: 'true'\nport: [1]\ntags: {a: 1}\nparts:\n- mode: Both\n- {siz: 1}\n- 7\n\
              hooks: {a: 1}\nsecret: {}\naccount: a\nwritten: 1\nNAME: x\nxyz: 1\n",
         );
         let expect = [
@@ -355,7 +290,7 @@ mod tests {
             "f.yaml:5: port: Invalid value: a list: must be an integer or a string",
             "f.yaml:6: tags[a]: Invalid value: 1: must be a string: write it in quotes",
             "f.yaml:8: parts[0].mode: \"Both\" is not supported by this version of armlet, only None",
-            "f.yaml:9: parts[1].siez: unknown field, did you mean \"size\"?",
+            "f.yaml:9: parts[1].siz: unknown field, did you mean \"size\"?",
             "f.yaml:10: parts[2]: Invalid value: 7: must be an object",
             "f.yaml:11: hooks: not supported by this version of armlet",
             "f.yaml:12: secret: not supported by this version of armlet",

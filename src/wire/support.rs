@@ -48,6 +48,14 @@ pub(crate) const POD: &[Field] = &[
     dropped("status"),
 ];
 
+/// v1.List and v1.PodList; the items are read one by one.
+pub(crate) const LIST: &[Field] = &[
+    only("apiVersion", Text, &["v1"]),
+    used("items", List(&Opaque)),
+    used("kind", Text),
+    dropped("metadata"),
+];
+
 /// meta/v1.ObjectMeta
 const METADATA: &[Field] = &[
     used("annotations", Map(&Text)),
