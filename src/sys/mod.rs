@@ -1,6 +1,8 @@
 //! Thin, safe Linux calls. Knows nothing of pods.
 
 pub mod clock;
+pub mod files;
 pub mod log;
 pub mod netlink;
 pub mod netns;
+pub mod sysctl;
