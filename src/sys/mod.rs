@@ -3,6 +3,8 @@
 pub mod clock;
 pub mod files;
 pub mod log;
+pub mod mounts;
 pub mod netlink;
 pub mod netns;
 pub mod sysctl;
+pub mod tree;
