@@ -3,7 +3,11 @@
 pub mod durable;
 pub mod clock;
 pub mod inotify;
+pub mod files;
 pub mod log;
+pub mod mounts;
 pub mod netlink;
 pub mod netns;
 pub mod ready;
+pub mod sysctl;
+pub mod tree;
