@@ -1,4 +1,8 @@
 //! Thin, safe Linux calls. Knows nothing of pods.
 
+pub mod children;
 pub mod clock;
+pub mod exe;
 pub mod log;
+pub mod seqpacket;
+pub mod signals;
