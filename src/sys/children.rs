@@ -128,12 +128,12 @@ fn prepare(program: &Program<'_>, score: &CStr, parent: rustix::process::Pid) ->
     }
     let _ = rustix::process::setsid();
     write_file(c"/proc/self/oom_score_adj", score.to_bytes());
-    let (soft, hard) = program.open_files;
-    let limit = libc::rlimit64 { rlim_cur: soft, rlim_max: hard };
-    // SAFETY: `limit` is valid for the call. Lower limits than wished are no reason not to start.
-    unsafe { libc::setrlimit64(libc::RLIMIT_NOFILE, &raw const limit) };
     let exe = aside(program.exe)?;
     place(&program.fds)?;
+    let (soft, hard) = program.open_files;
+    let limit = libc::rlimit64 { rlim_cur: soft, rlim_max: hard };
+    // SAFETY: `limit` is valid for the call. Other limits than wished are no reason not to start.
+    unsafe { libc::setrlimit64(libc::RLIMIT_NOFILE, &raw const limit) };
     Some(exe)
 }
 
