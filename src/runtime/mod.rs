@@ -4,4 +4,5 @@ pub mod accounts;
 pub mod capability;
 pub mod create;
 pub mod devices;
+pub mod request;
 pub mod seccomp;

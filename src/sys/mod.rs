@@ -1,15 +1,15 @@
 //! Thin, safe Linux calls. Knows nothing of pods.
 
 pub mod bpf;
+pub mod children;
+pub mod clock;
 pub mod confined;
+pub mod exe;
 pub mod layers;
+pub mod log;
 pub mod overlay;
 pub mod privileges;
 pub mod program;
 pub mod seccomp;
-pub mod children;
-pub mod clock;
-pub mod exe;
-pub mod log;
 pub mod seqpacket;
 pub mod signals;

@@ -82,6 +82,16 @@ pub fn set_capabilities(sets: FiveSets) -> io::Result<()> {
     Ok(())
 }
 
+/// Takes out of the calling thread's effective set what is not in `kept`.
+///
+/// # Errors
+/// None that the kernel documents for a thread's own sets.
+pub fn limit_effective(kept: Capabilities) -> io::Result<()> {
+    let mut sets = rustix::thread::capabilities(None)?;
+    sets.effective &= CapabilitySet::from_bits_retain(kept.0);
+    Ok(rustix::thread::set_capabilities(None, sets)?)
+}
+
 /// Becomes another user with exactly these groups, and keeps the permitted capabilities, which the kernel would else
 /// take away from a user other than 0.
 ///

@@ -1,6 +1,6 @@
-//! Becoming another program: signals, descriptors, clone and execve.
+//! Becoming another program: descriptors, clone and execve.
 
-#![expect(unsafe_code, reason = "clone3(2), execve(2), sigaction(2) and descriptors given by number need raw calls")]
+#![expect(unsafe_code, reason = "clone3(2), execve(2) and descriptors given by number need raw calls")]
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -55,21 +55,6 @@ pub unsafe fn clone_sibling(cgroup: impl AsFd) -> io::Result<Side> {
             u32::try_from(pid).map(Side::Caller).map_err(|_| io::Error::from_raw_os_error(libc::ERANGE))
         }
         _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Gives every signal its default meaning and unblocks all. Ignored and blocked signals would outlive execve; Rust
-/// programs ignore SIGPIPE from their start.
-pub fn reset_signals() {
-    for signal in 1..=64 {
-        // SAFETY: SIG_DFL runs no code of ours. SIGKILL, SIGSTOP and the C library's own refuse, which is as well.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
-    }
-    // SAFETY: an all-zero sigset_t is a valid one; sigemptyset makes it the empty set, and the old mask is not wanted.
-    unsafe {
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
     }
 }
 
