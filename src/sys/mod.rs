@@ -13,3 +13,5 @@ pub mod program;
 pub mod seccomp;
 pub mod seqpacket;
 pub mod signals;
+pub mod netlink;
+pub mod netns;
