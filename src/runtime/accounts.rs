@@ -145,15 +145,9 @@ pub fn look_up(
                 .ok_or_else(|| UnknownAccount::Group(text.to_owned()))?,
         },
     };
-    let mut groups: Vec<u32> = match entry {
-        // A group that the image names replaces the memberships, as `docker run --user user:group` does.
-        Some(entry) if user.group.is_none() => group
-            .iter()
-            .filter(|group| group.gid != gid && group.members.contains(&entry.name))
-            .map(|group| group.gid)
-            .collect(),
-        _ => Vec::new(),
-    };
+    let is_member = |group: &GroupEntry| entry.is_some_and(|entry| group.members.contains(&entry.name));
+    let mut groups: Vec<u32> =
+        group.iter().filter(|group| group.gid != gid && is_member(group)).map(|group| group.gid).collect();
     groups.sort_unstable();
     groups.dedup();
     let home = entry.map(|entry| entry.home.clone()).filter(|home| !home.is_empty());
@@ -180,8 +174,8 @@ mod tests {
             ("root", 0, 0, vec![4], "/root"),
             ("web", 33, 33, vec![4, 101], "/var/www"),
             ("33", 33, 33, vec![4, 101], "/var/www"),
-            ("web:adm", 33, 4, vec![], "/var/www"),
-            ("web:7", 33, 7, vec![], "/var/www"),
+            ("web:adm", 33, 4, vec![101], "/var/www"),
+            ("web:7", 33, 7, vec![4, 101], "/var/www"),
             ("web:", 33, 33, vec![4, 101], "/var/www"),
             ("1234", 1234, 0, vec![], "/"),
             ("1234:5", 1234, 5, vec![], "/"),

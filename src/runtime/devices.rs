@@ -61,6 +61,12 @@ pub fn default_rules() -> Vec<Rule> {
     rules
 }
 
+/// The rule of a privileged container.
+#[must_use]
+pub fn all_rules() -> Vec<Rule> {
+    vec![Rule { allow: true, kind: None, major: None, minor: None, access: Access::ALL }]
+}
+
 /// Whether the rules refuse nothing, so that no program is needed.
 #[must_use]
 pub fn allow_everything(rules: &[Rule]) -> bool {

@@ -6,3 +6,4 @@ pub mod create;
 pub mod devices;
 pub mod request;
 pub mod seccomp;
+pub mod spec;

@@ -40,12 +40,15 @@ pub struct OverlayRoot {
     pub work: PathBuf,
 }
 
-/// A folder in the container.
+/// A folder that the container sees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Folder {
-    /// Absolute, as the container sees it.
+    /// Absolute, as seen from the root filesystem, or from `base`.
     pub path: PathBuf,
+    /// The volume that it is in.
+    #[serde(default)]
+    pub base: Option<PathBuf>,
     /// Permission bits.
     pub mode: u32,
     /// Owner.

@@ -99,9 +99,10 @@ fn mount_root(bundle: &Path, request: &CreateRequest) -> Result<PathBuf, CreateE
         work: &request.root.work,
     };
     overlay::mount(parts, &root).map_err(CreateError::file("mount an overlay at", &root))?;
-    let fd = confined::open_root(&root).map_err(CreateError::file("open", &root))?;
     for folder in &request.folders {
-        confined::make_folders(&fd, &folder.path, folder.new_folder())
+        let base = folder.base.as_deref().unwrap_or(&root);
+        let base = confined::open_root(base).map_err(CreateError::file("open", base))?;
+        confined::make_folders(&base, &folder.path, folder.new_folder())
             .map_err(CreateError::file("make in the container", &folder.path))?;
     }
     Ok(root)
