@@ -5,7 +5,7 @@ use super::tree::{Budget, Node, SyntaxError};
 use super::yaml;
 
 /// The largest file that is read: 10 MiB, as upstream's `maxConfigLength` (`pkg/kubelet/config/file.go`).
-pub const MAX_FILE: usize = 10 << 20;
+pub(crate) const MAX_FILE: usize = 10 << 20;
 
 /// A document of a file, read or not.
 #[derive(Debug)]

@@ -12,6 +12,7 @@
 mod convert;
 mod defaults;
 mod document;
+pub mod emit;
 mod expand;
 mod identity;
 mod json;
@@ -22,6 +23,7 @@ pub mod problem;
 mod report;
 mod scalar;
 mod schema;
+pub mod status;
 mod support;
 mod tree;
 mod validate;

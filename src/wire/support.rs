@@ -370,7 +370,7 @@ mod tests {
     fn written<T: serde::de::DeserializeOwned + serde::Serialize>(fields: &[Field]) {
         for field in fields {
             let sample = match field.kind {
-                Kind::Opaque => continue,
+                Opaque => continue,
                 _ => sample(&field.kind),
             };
             let given = serde_json::json!({ field.name: sample });
