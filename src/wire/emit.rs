@@ -199,7 +199,10 @@ status:
 ";
         assert_eq!(yaml(&value), expect);
         assert_eq!(yaml(&json!({})), "{}\n");
-        assert_eq!(yaml(&json!([1, [2, [3]], {"a": [{"b": 1, "c": 2}]}])), "- 1\n- - 2\n  - - 3\n- a:\n  - b: 1\n    c: 2\n");
+        assert_eq!(
+            yaml(&json!([1, [2, [3]], {"a": [{"b": 1, "c": 2}]}])),
+            "- 1\n- - 2\n  - - 3\n- a:\n  - b: 1\n    c: 2\n"
+        );
     }
 
     fn texts() -> impl Strategy<Value = String> {
@@ -222,8 +225,7 @@ status:
         leaf.prop_recursive(4, 40, 5, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-                prop::collection::btree_map(texts(), inner, 0..5)
-                    .prop_map(|m| Value::Object(m.into_iter().collect())),
+                prop::collection::btree_map(texts(), inner, 0..5).prop_map(|m| Value::Object(m.into_iter().collect())),
             ]
         })
     }

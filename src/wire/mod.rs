@@ -14,9 +14,13 @@ mod defaults;
 mod document;
 pub mod emit;
 mod expand;
+#[cfg(test)]
+mod fuzz_tests;
 mod identity;
 mod json;
 pub mod manifest;
+#[cfg(test)]
+mod manifest_tests;
 mod names;
 pub mod pod;
 pub mod problem;

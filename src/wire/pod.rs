@@ -52,7 +52,8 @@ pub fn status_to_json(status: &PodStatus, spec: &Value) -> Value {
     for (name, spec_name, list) in lists {
         if !list.is_empty() {
             let specs = spec.get(spec_name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-            let of = |c: &ContainerStatus| specs.iter().find(|s| s.get("name").and_then(Value::as_str) == Some(&c.name));
+            let of =
+                |c: &ContainerStatus| specs.iter().find(|s| s.get("name").and_then(Value::as_str) == Some(&c.name));
             out.set(name, list.iter().map(|c| container(c, of(c))).collect::<Vec<_>>());
         }
     }
