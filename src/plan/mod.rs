@@ -19,6 +19,8 @@ mod termination;
 #[cfg(test)]
 mod testing;
 mod view;
+#[cfg(test)]
+mod world;
 
 pub use node::{Admission, Capacity, Grants, NodeObserved, NodePlan, PodSummary, node};
 pub use pod::{Plan, hostname, pod};

@@ -2,7 +2,7 @@
 
 use super::Changes;
 use crate::model::BootTime;
-use crate::model::observed::{ContainerFact, ContainerSeen, Observed, Record};
+use crate::model::observed::{ContainerFact, ContainerSeen, Observed, Record, TornDown};
 use crate::model::pod::{Container, Pod};
 use crate::model::status::Terminated;
 use crate::model::supervise::{ContainerEntry, ContainerState, Exit};
@@ -13,6 +13,12 @@ use crate::plan::restart;
 /// included. Safe to repeat; to be called on each observation, before [`crate::plan::pod`].
 pub fn table(observed: &mut Observed, now: Now) -> Changes {
     let mut changes = Changes::default();
+    let here = observed.sandbox.as_ref().map(|s| s.attempt);
+    if here > observed.facts.durable.sandbox {
+        observed.facts.durable.sandbox = here;
+        observed.facts.volatile.torn_down = TornDown::default();
+        (changes.durable, changes.volatile) = (true, true);
+    }
     let Some(pod) = observed.pod.clone() else { return changes };
     for container in pod.spec.init_containers.iter().chain(&pod.spec.containers) {
         take_over(observed, &pod, container, now, &mut changes);
@@ -80,7 +86,8 @@ fn begin(observed: &mut Observed, container: &Container, entry: &ContainerEntry,
     }
     (fact.finished_at, fact.stop, fact.start_failure) = (None, None, None);
     fact.probes.clear();
-    (changes.durable, changes.volatile) = (true, true);
+    // A restart that was told is never counted back.
+    (changes.durable, changes.commit_first, changes.volatile) = (true, true, true);
 }
 
 /// Whether an end is one that must never be forgotten: nothing starts the container again.
