@@ -1,6 +1,6 @@
 //! Thin, safe Linux calls. Knows nothing of pods.
 
-pub mod durable;
+pub mod beneath;
 pub mod clock;
 pub mod inotify;
 pub mod files;
@@ -19,6 +19,9 @@ pub mod program;
 pub mod seccomp;
 pub mod seqpacket;
 pub mod signals;
+pub mod durable;
+pub mod log;
+pub mod machine;
 pub mod netlink;
 pub mod netns;
 pub mod ready;
