@@ -1,6 +1,9 @@
 //! Plain values that all rooms speak. No I/O, no clocks, no locks.
 
+pub mod action;
+pub mod event;
 pub mod ids;
+pub mod observed;
 pub mod pod;
 pub mod quantity;
 pub mod status;

@@ -6,3 +6,5 @@ pub mod exe;
 pub mod log;
 pub mod seqpacket;
 pub mod signals;
+pub mod netlink;
+pub mod netns;
