@@ -27,3 +27,8 @@ pub mod netns;
 pub mod ready;
 pub mod sysctl;
 pub mod tree;
+pub mod namespaces;
+pub mod netlink;
+pub mod netns;
+pub mod seqpacket;
+pub mod signals;
