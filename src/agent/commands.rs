@@ -3,7 +3,8 @@
 use super::input::Input;
 use crate::executor::Rooms;
 use crate::model::supervise::{Ask, RefusalCode, Reply};
-use crate::server::{Command, Refusal};
+use crate::runtime::client::{ClientError, Session};
+use crate::server::{Command, ExecSession, Refusal};
 use crate::sys::log::chain;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -18,7 +19,9 @@ async fn perform(rooms: &Arc<Rooms>, command: Command, tell: &mpsc::UnboundedSen
     match command {
         Command::Exec { spec, reply } => {
             // A client that went away meanwhile drops the session's descriptors, and the program sees its input end.
-            let _ = reply.send(rooms.supervisor.exec(spec).await.map_err(refusal));
+            let session = rooms.supervisor.exec(spec).await;
+            let session = session.map(|Session { session, fds, exit }| ExecSession { session, fds, exit });
+            let _ = reply.send(session.map_err(refusal));
         }
         Command::ResizeExec { session, width, height } => {
             told(rooms.supervisor.ask(Ask::ResizeExec { session, width, height }).await);
@@ -55,7 +58,7 @@ fn told<T, E: std::error::Error>(result: Result<T, E>) {
     }
 }
 
-fn refusal(error: crate::runtime::client::ClientError) -> Refusal {
+fn refusal(error: ClientError) -> Refusal {
     Refusal { code: error.code(), message: chain(&error) }
 }
 

@@ -3,7 +3,7 @@
 use super::manifests::ManifestEvent;
 use crate::model::{ContainerId, PodUid};
 use crate::model::action::{ActionKey, Outcome};
-use crate::model::supervise::Notice;
+use crate::runtime::client::Heard;
 use crate::server::Command;
 
 /// One thing that wakes the loop.
@@ -12,11 +12,7 @@ pub(super) enum Input {
     /// The manifest folder was read again.
     Manifests(ManifestEvent),
     /// The supervisor says something.
-    Notice(Notice),
-    /// The supervisor's connection is gone.
-    SupervisorLost,
-    /// The supervisor is there again, with its whole table.
-    SupervisorBack(Box<super::mirror::Table>),
+    Heard(Heard),
     /// An ended attempt's termination message was read.
     Message {
         /// Whose.

@@ -6,16 +6,17 @@
 use super::desired::Desired;
 use super::input::{Ended, Input};
 use super::journal::Journal;
-use super::mirror::{Mirror, Table};
+use super::mirror::Mirror;
 use super::publish::Publisher;
 use super::slot::Slot;
 use crate::executor::Rooms;
 use crate::model::action::{Action, Outcome};
 use crate::model::observed::NodeFacts;
-use crate::model::supervise::{ContainerEntry, ContainerState, Notice};
+use crate::model::supervise::{ContainerEntry, ContainerState, Notice, SandboxEntry};
 use crate::model::{BootTime, ContainerId, PodUid};
 use crate::observe;
 use crate::plan::{self, Capacity, Grants};
+use crate::runtime::client::Heard;
 use crate::sys::clock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -83,9 +84,7 @@ impl Looping {
     fn take(&mut self, input: Input) -> bool {
         match input {
             Input::Manifests(event) => self.take_manifests(event),
-            Input::Notice(notice) => self.take_notice(notice),
-            Input::SupervisorLost => self.rooms.supervisor.reconnect(self.inputs.clone()),
-            Input::SupervisorBack(table) => self.take_table(*table),
+            Input::Heard(heard) => self.take_heard(heard),
             Input::Message { pod, id, message } => self.take_message(&pod, id, message),
             Input::Ended(ended) => self.take_ended(ended),
             Input::Committed { number, degraded } => {
@@ -108,10 +107,17 @@ impl Looping {
         self.node_dirty = true;
     }
 
+    fn take_heard(&mut self, heard: Heard) {
+        match heard {
+            Heard::Table { sandboxes, containers } => self.take_table(sandboxes, containers),
+            Heard::Lost => tracing::warn!("the connection to the supervisor is lost; it is made anew"),
+            Heard::Notice(notice) => self.take_notice(notice),
+        }
+    }
+
     fn take_notice(&mut self, notice: Notice) {
         match notice {
             Notice::Container(entry) => self.see_container(entry),
-            Notice::ExecExited { session, exit } => self.rooms.supervisor.exec_exited(session, exit),
             Notice::LoggerRestarted { count } => tracing::warn!(count, "the logger died and another took over"),
             Notice::LogsDropped { id, bytes } => tracing::warn!(container = %id, bytes, "log lines were dropped"),
             Notice::Shutdown { reboot } => {
@@ -119,6 +125,8 @@ impl Looping {
                 self.shutdown = Some(reboot);
                 self.node_dirty = true;
             }
+            // The client hands these to whoever began the session.
+            Notice::ExecExited { .. } => {}
         }
     }
 
@@ -131,7 +139,7 @@ impl Looping {
             let (rooms, tell) = (Arc::clone(&self.rooms), self.inputs.clone());
             let (pod, entry) = (slot.pod.clone(), entry.clone());
             tokio::spawn(async move {
-                let message = observe::termination_message(&rooms.paths, pod.as_deref(), &entry).await;
+                let message = observe::termination_message(&rooms.config, pod.as_deref(), &entry).await;
                 // When the loop has ended the next agent reads it again.
                 let _ = tell.send(Input::Message { pod: entry.pod, id: entry.id, message });
             });
@@ -140,13 +148,11 @@ impl Looping {
         self.mirror.container(entry);
     }
 
-    fn take_table(&mut self, table: Table) {
-        let touched = self.mirror.replace(Table { sandboxes: table.sandboxes, containers: Vec::new() });
-        for uid in touched {
-            self.slots.entry(uid.clone()).or_default();
-            self.dirty.insert(uid);
+    fn take_table(&mut self, sandboxes: Vec<SandboxEntry>, containers: Vec<ContainerEntry>) {
+        for uid in self.mirror.replace(sandboxes) {
+            self.slots.entry(uid).or_default();
         }
-        for entry in table.containers {
+        for entry in containers {
             self.see_container(entry);
         }
         self.dirty.extend(self.slots.keys().cloned());

@@ -5,15 +5,6 @@ use crate::model::supervise::{ContainerEntry, ContainerState, SandboxEntry};
 use crate::model::{ContainerId, PodUid};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The whole table, as it follows a hello.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Table {
-    /// Namespaces.
-    pub(super) sandboxes: Vec<SandboxEntry>,
-    /// Container attempts.
-    pub(super) containers: Vec<ContainerEntry>,
-}
-
 /// The table, kept up to date by notices and answers.
 #[derive(Debug, Default)]
 pub(super) struct Mirror {
@@ -22,11 +13,12 @@ pub(super) struct Mirror {
 }
 
 impl Mirror {
-    /// Takes a whole table over. Returns the pods that it, or the one before, speaks of.
-    pub(super) fn replace(&mut self, table: Table) -> BTreeSet<PodUid> {
+    /// Forgets everything and takes a new table's sandboxes over; its containers follow one by one. Returns the pods
+    /// that either table speaks of.
+    pub(super) fn replace(&mut self, sandboxes: Vec<SandboxEntry>) -> BTreeSet<PodUid> {
         let mut touched = self.pods();
-        self.sandboxes = table.sandboxes.into_iter().map(|s| (s.pod.clone(), s)).collect();
-        self.containers = table.containers.into_iter().map(|c| (c.id.clone(), c)).collect();
+        self.sandboxes = sandboxes.into_iter().map(|s| (s.pod.clone(), s)).collect();
+        self.containers.clear();
         touched.extend(self.pods());
         touched
     }
@@ -78,9 +70,9 @@ impl Mirror {
         of_pod.map(seen).collect()
     }
 
-    /// Ended attempts, for their messages to be read.
-    pub(super) fn ended(&self) -> Vec<ContainerEntry> {
-        self.containers.values().filter(|c| rank(&c.state) == 3).cloned().collect()
+    /// Whether no container is being made or runs.
+    pub(super) fn quiet(&self) -> bool {
+        self.containers.values().all(|c| rank(&c.state) == 3)
     }
 
     fn pods(&self) -> BTreeSet<PodUid> {

@@ -4,11 +4,24 @@ use crate::config::Config;
 use crate::images::ImageStore;
 use crate::model::{ContainerId, PodUid};
 use crate::model::pod::Pod;
+use crate::model::supervise::LogLimits;
 use crate::network::Bridge;
 use crate::runtime::cgroup::Cgroups;
+use crate::runtime::client::Client;
 use crate::volumes::PodDirs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+
+/// Why a room could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum RoomsError {
+    /// The image store.
+    #[error("open the image store")]
+    Images(#[from] crate::images::ImageError),
+    /// The control groups.
+    #[error("open the control groups")]
+    Cgroups(#[from] crate::runtime::cgroup::CgroupError),
+}
 
 /// The rooms, and what all actions need to know of the node.
 #[derive(Debug)]
@@ -18,7 +31,7 @@ pub struct Rooms {
     /// The node's name.
     pub node_name: String,
     /// The supervisor.
-    pub supervisor: Supervised,
+    pub supervisor: Client,
     /// The image store.
     pub images: ImageStore,
     /// The groups below `kubepods`.
@@ -30,6 +43,30 @@ pub struct Rooms {
 }
 
 impl Rooms {
+    /// Opens the rooms.
+    ///
+    /// # Errors
+    /// [`RoomsError`].
+    pub fn open(config: Config, node_name: String) -> Result<Self, RoomsError> {
+        let data = Path::new(&config.data_dir);
+        let run = Path::new(&config.run_dir);
+        let (network, prefix_len) = config.pod_cidr;
+        let logs = LogLimits {
+            max_size: config.container_log_max_bytes,
+            max_files: config.container_log_max_files,
+            node_budget: config.log_budget_bytes.unwrap_or(u64::MAX),
+        };
+        Ok(Self {
+            supervisor: Client::new(&run.join("supervisor.sock"), logs),
+            images: ImageStore::open(&data.join("images"))?,
+            cgroups: Cgroups::open(&config.cgroup_root)?,
+            memory: crate::observe::memory_total(),
+            bridge: Bridge { name: "armlet0".to_owned(), gateway: first_address(network), prefix_len },
+            node_name,
+            config,
+        })
+    }
+
     /// Where a pod has its things.
     #[must_use]
     pub fn dirs(&self, uid: &PodUid) -> PodDirs {
@@ -58,5 +95,13 @@ impl Rooms {
     #[must_use]
     pub fn host_ips(&self) -> Vec<IpAddr> {
         crate::network::node_addresses().unwrap_or_default()
+    }
+}
+
+/// The first address of a range: the bridge's own, and the pods' gateway.
+fn first_address(network: IpAddr) -> IpAddr {
+    match network {
+        IpAddr::V4(a) => IpAddr::V4((u32::from(a).saturating_add(1)).into()),
+        IpAddr::V6(a) => IpAddr::V6((u128::from(a).saturating_add(1)).into()),
     }
 }

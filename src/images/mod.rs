@@ -10,8 +10,11 @@
 //! - `layers/.new-<n>/`: a layer that is being unpacked. Removed when the store is opened.
 //! - `preload.json`: what was already imported from the preload folder.
 
+mod compress;
+mod digest;
 mod image;
 mod reference;
+mod tar;
 
 pub use image::{Image, ImageConfig};
 pub use reference::{Reference, ReferenceError};

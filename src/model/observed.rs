@@ -341,9 +341,9 @@ pub struct ContainerStop {
 pub struct Tally {
     /// Which attempt it counts for.
     pub id: ContainerId,
-    /// When it was last tried.
-    pub tried_at: BootTime,
-    /// What the last tries gave, and how many in a row did.
+    /// The moment of the schedule that the last try was for.
+    pub due: BootTime,
+    /// What the last tries gave.
     pub success: bool,
     /// How many in a row.
     pub streak: u32,

@@ -1,1 +1,9 @@
 //! OCI specs, cgroups, the supervisor's client, and the create and exec roles.
+
+pub mod accounts;
+pub mod capability;
+pub mod create;
+pub mod devices;
+pub mod request;
+pub mod seccomp;
+pub mod spec;

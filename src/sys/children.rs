@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "clone3, execveat and waitid with a pid in the answer have no safe wrapper here")]
 
 use super::signals;
-use rustix::fd::{AsRawFd as _, BorrowedFd, RawFd};
+use rustix::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::ffi::{CStr, CString, c_char};
 use std::io;
 
@@ -104,14 +104,7 @@ pub fn spawn(program: &Program<'_>) -> io::Result<u32> {
     if let Some(exe) = prepare(program, &score, parent) {
         // SAFETY: both arrays end in null and point to strings that outlive the call.
         unsafe {
-            libc::syscall(
-                libc::SYS_execveat,
-                exe,
-                c"".as_ptr(),
-                args.as_ptr(),
-                env.as_ptr(),
-                libc::AT_EMPTY_PATH,
-            );
+            libc::syscall(libc::SYS_execveat, exe, c"".as_ptr(), args.as_ptr(), env.as_ptr(), libc::AT_EMPTY_PATH);
         }
     }
     // SAFETY: ends the child at once, without running the parent's exit handlers.
@@ -174,6 +167,20 @@ fn write_file(path: &CStr, bytes: &[u8]) {
 
 fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+}
+
+/// Takes over a descriptor that the parent left at an agreed number. To be called once per number, before anything
+/// else is opened.
+///
+/// # Errors
+/// `EBADF` when nothing is there.
+pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: takes plain numbers; marks the descriptor close-on-exec or fails.
+    if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is open, and by this function's contract nobody else in this process owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// Runs `work` in a forked child and ends the child with the code it returns. Only for single-threaded processes.
@@ -246,7 +253,7 @@ mod tests {
         assert!(!is_ours(pid));
         assert_eq!(reap(pid).unwrap(), None);
         let mut text = String::new();
-        std::io::Read::read_to_string(&mut std::fs::File::from(read), &mut text).unwrap();
+        io::Read::read_to_string(&mut std::fs::File::from(read), &mut text).unwrap();
         assert_eq!(text, "out\nerr\nthree\n17\n100\n");
     }
 

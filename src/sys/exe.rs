@@ -118,6 +118,6 @@ mod tests {
     #[test]
     fn bytes_are_read_back_from_the_start() {
         let file = std::fs::File::from(sealed_bytes("t", b"abc").unwrap());
-        assert_eq!(std::io::read_to_string(file).unwrap(), "abc");
+        assert_eq!(io::read_to_string(file).unwrap(), "abc");
     }
 }

@@ -4,12 +4,12 @@
 
 use super::expand;
 use super::validate::{capability, sysctl_name};
+use crate::model::Quantity;
 use crate::model::pod::{
     Container, ContainerPort, DnsConfig, DnsPolicy, HostPathType, PodSpec, Probe, ProbeHandler, Protocol, PullPolicy,
     ResourceRequirements, Resources, RestartPolicy, Seccomp, Security, TerminationMessagePolicy, Volume, VolumeKind,
     VolumeMount,
 };
-use crate::model::Quantity;
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as QuantityText;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -205,7 +205,8 @@ fn volume(v: &api::Volume) -> Volume {
 fn resources(amounts: &BTreeMap<String, QuantityText>) -> Resources {
     let read = |text: &QuantityText| Quantity::parse(&text.0).ok();
     let get = |name: &str| amounts.get(name).and_then(read);
-    let huge = amounts.iter().filter_map(|(name, text)| Some((name.strip_prefix("hugepages-")?.to_owned(), read(text)?)));
+    let huge =
+        amounts.iter().filter_map(|(name, text)| Some((name.strip_prefix("hugepages-")?.to_owned(), read(text)?)));
     Resources {
         cpu: get("cpu"),
         memory: get("memory"),

@@ -161,7 +161,8 @@ mod tests {
 
     #[test]
     fn a_volume_without_a_source_is_an_empty_dir() {
-        let spec = defaulted(json!({"containers": [], "volumes": [{"name": "a"}, {"name": "b", "hostPath": {"path": "/"}}]}));
+        let spec =
+            defaulted(json!({"containers": [], "volumes": [{"name": "a"}, {"name": "b", "hostPath": {"path": "/"}}]}));
         let expect = json!([{"name": "a", "emptyDir": {}}, {"name": "b", "hostPath": {"path": "/", "type": ""}}]);
         assert_eq!(spec["volumes"], expect);
     }

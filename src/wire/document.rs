@@ -5,7 +5,7 @@ use super::tree::{Budget, Node, SyntaxError};
 use super::yaml;
 
 /// The largest file that is read: 10 MiB, as upstream's `maxConfigLength` (`pkg/kubelet/config/file.go`).
-pub const MAX_FILE: usize = 10 << 20;
+pub(crate) const MAX_FILE: usize = 10 << 20;
 
 /// A document of a file, read or not.
 #[derive(Debug)]
@@ -60,8 +60,8 @@ fn decode(bytes: &[u8]) -> Result<&str, SyntaxError> {
         return Err(SyntaxError::new(1, "UTF-16 is not read here: save the file as UTF-8"));
     }
     let bytes = bytes.strip_prefix(&[0xEF, 0xBB, 0xBF]).unwrap_or(bytes);
-    let text = std::str::from_utf8(bytes)
-        .map_err(|e| SyntaxError::new(line_at(bytes, e.valid_up_to()), "not UTF-8"))?;
+    let text =
+        std::str::from_utf8(bytes).map_err(|e| SyntaxError::new(line_at(bytes, e.valid_up_to()), "not UTF-8"))?;
     match text.find('\0') {
         Some(at) => Err(SyntaxError::new(line_at(bytes, at), "holds a NUL byte")),
         None => Ok(text),

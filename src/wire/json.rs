@@ -202,7 +202,8 @@ mod tests {
 
     #[test]
     fn json_is_read_with_lines() {
-        let text = "{\n \"a\": [1, -2.5, \"x\\\"\\u00e9\\ud83d\\ude00\"],\n \"b\": {\"c\": null, \"d\": true}}\n---\n{}\n";
+        let text =
+            "{\n \"a\": [1, -2.5, \"x\\\"\\u00e9\\ud83d\\ude00\"],\n \"b\": {\"c\": null, \"d\": true}}\n---\n{}\n";
         let (nodes, error) = values(text);
         assert_eq!(error, None);
         assert_eq!(nodes, [json!({"a": [1, -2.5, "x\"é😀"], "b": {"c": null, "d": true}}), json!({})]);

@@ -12,16 +12,22 @@
 mod convert;
 mod defaults;
 mod document;
+pub mod emit;
 mod expand;
+#[cfg(test)]
+mod fuzz_tests;
 mod identity;
 mod json;
 pub mod manifest;
+#[cfg(test)]
+mod manifest_tests;
 mod names;
 pub mod pod;
 pub mod problem;
 mod report;
 mod scalar;
 mod schema;
+pub mod status;
 mod support;
 mod tree;
 mod validate;

@@ -35,9 +35,7 @@ fn label_byte(b: u8) -> bool {
 fn qualified(text: &str) -> bool {
     let bytes = text.as_bytes();
     let edge = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
-    edge(bytes.first())
-        && edge(bytes.last())
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
+    edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
 }
 
 /// An RFC 1123 label: a container's, volume's or namespace's name, a host name.

@@ -49,12 +49,8 @@ pub(crate) const POD: &[Field] = &[
 ];
 
 /// v1.List and v1.PodList; the items are read one by one.
-pub(crate) const LIST: &[Field] = &[
-    only("apiVersion", Text, &["v1"]),
-    used("items", List(&Opaque)),
-    used("kind", Text),
-    dropped("metadata"),
-];
+pub(crate) const LIST: &[Field] =
+    &[only("apiVersion", Text, &["v1"]), used("items", List(&Opaque)), used("kind", Text), dropped("metadata")];
 
 /// meta/v1.ObjectMeta
 const METADATA: &[Field] = &[
@@ -154,17 +150,11 @@ const CONTAINER: &[Field] = &[
 const ENV: &[Field] = &[used("name", Text), used("value", Text), refused("valueFrom")];
 
 /// v1.ContainerPort
-const PORT: &[Field] = &[
-    used("containerPort", I32),
-    refused("hostIP"),
-    used("hostPort", I32),
-    used("name", Text),
-    used("protocol", Text),
-];
+const PORT: &[Field] =
+    &[used("containerPort", I32), refused("hostIP"), used("hostPort", I32), used("name", Text), used("protocol", Text)];
 
 /// v1.ContainerResizePolicy
-const RESIZE_POLICY: &[Field] =
-    &[used("resourceName", Text), only("restartPolicy", Text, &["NotRequired"])];
+const RESIZE_POLICY: &[Field] = &[used("resourceName", Text), only("restartPolicy", Text, &["NotRequired"])];
 
 /// v1.ResourceRequirements
 const RESOURCES: &[Field] = &[refused("claims"), used("limits", Map(&Quantity)), used("requests", Map(&Quantity))];
@@ -240,8 +230,7 @@ const POD_SECURITY: &[Field] = &[
 const APP_ARMOR: &[Field] = &[refused("localhostProfile"), only("type", Text, &["Unconfined"])];
 
 /// v1.SeccompProfile
-const SECCOMP: &[Field] =
-    &[refused("localhostProfile"), only("type", Text, &["RuntimeDefault", "Unconfined"])];
+const SECCOMP: &[Field] = &[refused("localhostProfile"), only("type", Text, &["RuntimeDefault", "Unconfined"])];
 
 /// v1.Volume: its name and one source.
 const VOLUME: &[Field] = &[
@@ -330,10 +319,8 @@ const AFFINITY: &[Field] = &[
 ];
 
 /// v1.NodeSelectorTerm
-const NODE_SELECTOR_TERM: &[Field] = &[
-    kept("matchExpressions", List(&Object(REQUIREMENT))),
-    kept("matchFields", List(&Object(REQUIREMENT))),
-];
+const NODE_SELECTOR_TERM: &[Field] =
+    &[kept("matchExpressions", List(&Object(REQUIREMENT))), kept("matchFields", List(&Object(REQUIREMENT)))];
 
 /// v1.PodAffinity and v1.PodAntiAffinity
 const POD_AFFINITY: &[Field] = &[
@@ -370,7 +357,7 @@ mod tests {
     fn written<T: serde::de::DeserializeOwned + serde::Serialize>(fields: &[Field]) {
         for field in fields {
             let sample = match field.kind {
-                Kind::Opaque => continue,
+                Opaque => continue,
                 _ => sample(&field.kind),
             };
             let given = serde_json::json!({ field.name: sample });

@@ -109,9 +109,7 @@ impl Node {
             Data::Number(n) => Value::Number(n.clone()),
             Data::Text(t) => Value::String(t.clone()),
             Data::List(items) => Value::Array(items.iter().map(Self::to_value).collect()),
-            Data::Map(entries) => {
-                Value::Object(entries.iter().map(|e| (e.key.clone(), e.value.to_value())).collect())
-            }
+            Data::Map(entries) => Value::Object(entries.iter().map(|e| (e.key.clone(), e.value.to_value())).collect()),
         }
     }
 
@@ -154,7 +152,8 @@ impl Budget {
 
     /// Takes one value with a text of `bytes`.
     pub(crate) fn take(&mut self, line: u32, bytes: usize) -> Result<(), SyntaxError> {
-        let too_much = || SyntaxError::new(line, format!("more than {MAX_NODES} values, or aliases that unfold too far"));
+        let too_much =
+            || SyntaxError::new(line, format!("more than {MAX_NODES} values, or aliases that unfold too far"));
         self.nodes = self.nodes.checked_sub(1).ok_or_else(too_much)?;
         self.bytes = self.bytes.checked_sub(bytes).ok_or_else(too_much)?;
         Ok(())

@@ -56,8 +56,7 @@ impl Builder<'_> {
             }
             Event::MappingStart(anchor, tag) => {
                 check_collection_tag(tag.as_ref(), "map", line)?;
-                let kind =
-                    FrameKind::Map { entries: Vec::new(), keys: HashSet::new(), merges: Vec::new(), key: None };
+                let kind = FrameKind::Map { entries: Vec::new(), keys: HashSet::new(), merges: Vec::new(), key: None };
                 self.open(anchor, line, kind)
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(line),
@@ -65,11 +64,9 @@ impl Builder<'_> {
             Event::DocumentStart(_) if self.root.is_some() => {
                 Err(SyntaxError::new(line, "YAML: a second document without a line of `---` before it"))
             }
-            Event::Nothing
-            | Event::StreamStart
-            | Event::StreamEnd
-            | Event::DocumentStart(_)
-            | Event::DocumentEnd => Ok(()),
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd => {
+                Ok(())
+            }
         }
     }
 
@@ -118,9 +115,7 @@ impl Builder<'_> {
         };
         let data = match frame.kind {
             FrameKind::List(items) => Data::List(items),
-            FrameKind::Map { entries, keys, merges, key: _ } => {
-                Data::Map(self.merged(entries, keys, merges)?)
-            }
+            FrameKind::Map { entries, keys, merges, key: _ } => Data::Map(self.merged(entries, keys, merges)?),
         };
         self.place(Node { line: frame.line, data }, frame.anchor)
     }

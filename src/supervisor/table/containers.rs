@@ -1,9 +1,7 @@
 //! A container attempt's way: queued, creating, running, ending, over.
 
 use super::{Asker, Effect, Refusal, Table, Who, exit_code};
-use crate::model::supervise::{
-    ChildReport, ContainerEntry, ContainerState, Exit, RefusalCode, Reply, StartSpec,
-};
+use crate::model::supervise::{ChildReport, ContainerEntry, ContainerState, Exit, RefusalCode, Reply, StartSpec};
 use crate::model::time::Now;
 use crate::model::{BootTime, ContainerId, Millis};
 use crate::sys::children::Ended;
@@ -12,6 +10,8 @@ use crate::sys::children::Ended;
 pub(crate) const MAX_CONTAINERS: usize = 1024;
 /// The most requests that may wait for one container's start.
 const MAX_ASKERS: usize = 8;
+/// A container's name is a DNS label; this is only a bound on memory.
+const MAX_NAME: usize = 256;
 /// How long a killed cgroup may take to get empty before the exit is recorded all the same.
 const EMPTY_WAIT: Millis = Millis(2000);
 /// How long the logger may take to write the rest before the exit is recorded all the same.
@@ -33,12 +33,7 @@ enum Phase {
     /// Waits for its turn: few create children work at a time.
     Queued,
     /// The create child works.
-    Creating {
-        child: Option<u32>,
-        first: Option<u32>,
-        first_ended: Option<EndedFirst>,
-        deadline: BootTime,
-    },
+    Creating { child: Option<u32>, first: Option<u32>, first_ended: Option<EndedFirst>, deadline: BootTime },
     /// The program runs.
     Running { pid: u32 },
     /// The cgroup was told to die; `emptied` once that is so, then the log is finished.
@@ -121,6 +116,9 @@ impl Table {
         let refuse = |code, why: &str| Err((code, format!("start {} of pod {}: {why}", spec.id, spec.pod)));
         if self.containers.len() >= MAX_CONTAINERS {
             return refuse(RefusalCode::Exhausted, "too many containers are kept");
+        }
+        if spec.name.len() > MAX_NAME {
+            return refuse(RefusalCode::Malformed, "the container's name is too long");
         }
         if self.sandboxes.get(&spec.pod).and_then(super::Sandbox::entry).is_none() {
             return refuse(RefusalCode::NotFound, "the pod has no sandbox");
@@ -398,6 +396,21 @@ impl Table {
         self.effects.push(Effect::Record(container.entry.id.clone()));
         self.containers.insert(container.entry.id.clone(), container);
         true
+    }
+
+    /// Takes in a container of an earlier supervisor whose processes may still live: they are killed, then it is `to`.
+    pub(crate) fn adopt_survivor(&mut self, entry: ContainerEntry, to: ContainerState, now: Now) {
+        if self.containers.len() < MAX_CONTAINERS {
+            let id = entry.id.clone();
+            let container = Container { entry, bundle: String::new(), phase: Phase::Queued, askers: Vec::new() };
+            self.containers.insert(id.clone(), container);
+            self.begin_ending(&id, to, now);
+        }
+    }
+
+    /// The first processes of the running containers.
+    pub(crate) fn running_pids(&self) -> Vec<u32> {
+        self.containers.values().filter_map(Container::running).collect()
     }
 
     /// Ids of the containers that are not over.

@@ -7,12 +7,10 @@ mod containers;
 mod sandboxes;
 mod sessions;
 
-pub(crate) use containers::{EndedFirst, MAX_CONTAINERS};
+pub(crate) use containers::EndedFirst;
 pub(crate) use sessions::ExecPlan;
 
-use crate::model::supervise::{
-    ContainerEntry, ExecExit, RefusalCode, Reply, SandboxEntry, SandboxSpec, StartSpec,
-};
+use crate::model::supervise::{ContainerEntry, ExecExit, RefusalCode, Reply, SandboxEntry, SandboxSpec, StartSpec};
 use crate::model::{BootTime, ContainerId, PodUid};
 use crate::sys::children::Ended;
 use containers::Container;

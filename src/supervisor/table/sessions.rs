@@ -207,11 +207,6 @@ impl Table {
         self.children.iter().filter_map(of).collect()
     }
 
-    /// The container that a session runs in.
-    pub(crate) fn session_container(&self, session: u64) -> Option<&ContainerId> {
-        self.sessions.get(&session).map(|s| &s.container)
-    }
-
     /// The agent asks to kill a session.
     pub(crate) fn kill_session(&mut self, session: u64, asker: Asker) {
         // One that is over needs no killing: that it ended may not have been read yet.
