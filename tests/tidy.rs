@@ -29,7 +29,11 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("cluster", &["model", "wire", "store", "config"]),
-    ("server", &["model", "wire", "store", "config", "observe", "runtime::client", "images"]),
+    // From sys only the watching of log files and of sockets' readiness, like the agent's of manifests.
+    (
+        "server",
+        &["model", "wire", "store", "config", "observe", "runtime::client", "images", "sys::inotify", "sys::ready"],
+    ),
     ("cli", &["model", "wire", "config"]),
 ];
 
@@ -50,7 +54,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
 const NEVER_IN: &[(&str, &[&str])] = &[
     ("model", PURE),
     ("plan", PURE),
-    ("wire", &["std::fs", "std::env", "std::process", "tokio", "async", "rustix", "libc"]),
+    ("wire", &["std::fs", "env::var", "env::args", "std::process", "tokio", "async", "rustix", "libc"]),
     ("config", &["std::process", "tokio", "async", "rustix", "libc"]),
     ("supervisor", &["tokio", "async", "std::thread"]),
     ("sys", &["k8s_openapi"]),
