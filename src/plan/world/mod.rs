@@ -327,14 +327,10 @@ impl World {
         } else {
             ContainerState::Running { pid: 1, started_at: now.boot, started_wall: now.wall }
         };
-        if matches!(state, ContainerState::Running { .. }) {
-            let plain_init = self.pod.spec.init_containers.iter().any(|c| c.name == name && !c.is_sidecar());
-            let storm = self.weather.disturbed > 0;
-            if plain_init || (storm && self.random.percent(60)) {
-                let bad = self.random.percent(self.weather.ends_badly);
-                let life = Millis(self.random.pick(&[10, 1000, 20_000, 700_000]));
-                self.ends.insert(id.clone(), (now.boot + life, i32::from(bad)));
-            }
+        match state {
+            ContainerState::Running { .. } => self.live_on(&name, &id, now.boot),
+            ContainerState::Creating => self.live_on(&name, &id, now.boot + Millis(5000)),
+            ContainerState::Exited(_) | ContainerState::StartFailed { .. } => {}
         }
         let entry = ContainerEntry {
             id,
@@ -347,6 +343,16 @@ impl World {
         };
         self.containers.push(entry.clone());
         Outcome::Container { entry }
+    }
+
+    /// Init containers end by themselves, others only while the weather is bad.
+    fn live_on(&mut self, name: &str, id: &ContainerId, from: BootTime) {
+        let plain_init = self.pod.spec.init_containers.iter().any(|c| c.name == name && !c.is_sidecar());
+        if plain_init || self.random.percent(if self.weather.disturbed > 0 { 60 } else { 0 }) {
+            let bad = self.random.percent(self.weather.ends_badly);
+            let life = Millis(self.random.pick(&[10, 1000, 20_000, 700_000]));
+            self.ends.insert(id.clone(), (from + life, i32::from(bad)));
+        }
     }
 
     fn signal(&mut self, id: &ContainerId) -> Outcome {
