@@ -140,8 +140,8 @@ pub(super) fn told(world: &World, status: &PodStatus) {
 }
 
 /// When reality does not change, there is nothing to do before the moment that the plan names.
-pub(super) fn quiet(world: &mut World, plan: &Plan) {
-    let observed = world.observe();
+pub(super) fn quiet(world: &World, uncommitted: bool, plan: &Plan) {
+    let observed = Observed { uncommitted, ..world.observe() };
     let until = plan.wake_at.map_or(world.now.boot + Millis::from_secs(100_000), |at| at - Millis(1));
     for boot in [world.now.boot, until].into_iter().filter(|boot| (world.now.boot..=until).contains(boot)) {
         let now = crate::model::time::Now { boot, ..world.now };
