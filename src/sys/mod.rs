@@ -7,3 +7,5 @@ pub mod log;
 pub mod machine;
 pub mod netlink;
 pub mod netns;
+#[cfg(test)]
+pub(crate) mod testing;
