@@ -36,3 +36,5 @@ pub mod readiness;
 pub mod sysctl;
 pub mod tree;
 pub mod watch;
+#[cfg(test)]
+pub(crate) mod testing;
