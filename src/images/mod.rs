@@ -15,6 +15,7 @@ mod digest;
 mod image;
 mod reference;
 mod tar;
+mod unpack;
 
 pub use image::{Image, ImageConfig};
 pub use reference::{Reference, ReferenceError};

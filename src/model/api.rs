@@ -6,6 +6,9 @@
 use super::{ContainerId, ImageId, supervise};
 use serde::{Deserialize, Serialize};
 
+/// The annotation, with the value `true`, of a pod that is being stopped.
+pub const TERMINATING: &str = "armlet.dev/terminating";
+
 /// `GET /armlet/v1/version`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -23,6 +23,9 @@ pub struct Observed {
     pub pod: Option<Arc<Pod>>,
     /// What is remembered.
     pub facts: Facts,
+    /// [`Facts::durable`] is ahead of what the disk holds: nothing may be forgotten yet that it was made from.
+    #[serde(default)]
+    pub uncommitted: bool,
     /// The supervisor's sandbox.
     #[serde(default)]
     pub sandbox: Option<SandboxEntry>,

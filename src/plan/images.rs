@@ -96,10 +96,11 @@ pub(super) fn explain(view: &View<'_>, draft: &mut Draft, container: &Container,
 pub(super) fn prefetch<'a>(view: &View<'_>, draft: &mut Draft, containers: impl Iterator<Item = &'a Container>) {
     for container in containers {
         let reference = &container.image;
-        let failed = view.seen.facts.volatile.images.get(reference).and_then(failing);
+        let fact = view.seen.facts.volatile.images.get(reference);
         let absent = !view.seen.images.contains_key(reference);
-        let vanished = vanished_until(view.seen.facts.volatile.images.get(reference)) > view.now.boot;
-        if absent && !vanished && container.pull_policy != PullPolicy::Never && failed.is_none() {
+        let failed = fact.and_then(failing).is_some();
+        let wanted = absent && !failed && container.pull_policy != PullPolicy::Never;
+        if wanted && !draft.wake(vanished_until(fact), view.now) {
             let policy = container.pull_policy;
             draft.act(view.seen, Action::EnsureImage { reference: reference.clone(), policy, silent: true });
         }

@@ -131,8 +131,12 @@ pub(super) fn cancel_work(seen: &Observed, draft: &mut Draft) {
     }
 }
 
-/// Forgets ended attempts whose end has been taken over. The logs of the newest and of the one before stay.
+/// Forgets ended attempts whose end has been taken over and committed. The logs of the newest and of the one before
+/// stay.
 pub(super) fn remove_ended(seen: &Observed, draft: &mut Draft, now: Now) {
+    if seen.uncommitted {
+        return;
+    }
     for container in seen.containers.iter().filter(|c| !is_live(c)) {
         let entry = &container.entry;
         let record = seen.facts.durable.containers.get(&entry.name);

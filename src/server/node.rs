@@ -56,7 +56,7 @@ pub(super) fn inspect_pod(view: &NodeView, namespace: &str, name: &str) -> Respo
         cgroup: a.cgroup.clone(),
         pid: a.pid,
     });
-    reply::json(&api::PodReport { pod: crate::wire::pod::to_json(pod), attempts: attempts.collect() })
+    reply::json(&api::PodReport { pod: pods::to_json(pod), attempts: attempts.collect() })
 }
 
 /// `GET /armlet/v1/stats`.

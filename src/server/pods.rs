@@ -1,13 +1,28 @@
 //! `GET /pods`: the pods of this node as a v1.PodList.
 
 use super::reply::{self, Body};
+use crate::model::api;
 use crate::model::view::{NodeView, PodView};
 use crate::wire;
 use hyper::Response;
+use serde_json::{Value, json};
 
 /// All pods.
 pub(super) fn list(view: &NodeView) -> Response<Body> {
-    reply::json(&wire::pod::list_to_json(view.pods.iter().map(AsRef::as_ref)))
+    let items: Vec<Value> = view.pods.iter().map(|pod| to_json(pod)).collect();
+    reply::json(&json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}))
+}
+
+/// The v1.Pod of a pod. One that is being stopped says so in an annotation: a static pod has no deletion time.
+pub(super) fn to_json(view: &PodView) -> Value {
+    let mut pod = wire::pod::to_json(view);
+    if view.status.terminating
+        && let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut)
+        && let Some(annotations) = metadata.entry("annotations").or_insert_with(|| json!({})).as_object_mut()
+    {
+        annotations.insert(api::TERMINATING.to_owned(), "true".into());
+    }
+    pod
 }
 
 /// The pod of a name; with `uid` only that very one.

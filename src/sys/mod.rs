@@ -32,3 +32,9 @@ pub mod netlink;
 pub mod netns;
 pub mod seqpacket;
 pub mod signals;
+pub mod readiness;
+pub mod sysctl;
+pub mod tree;
+pub mod watch;
+#[cfg(test)]
+pub(crate) mod testing;

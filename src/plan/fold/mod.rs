@@ -1,6 +1,7 @@
 //! Turns what came back from the world into facts. The agent stores the result and looks at the pod again.
 //!
-//! Facts are to be stored, at least on tmpfs, before an action that was planned from them starts.
+//! Volatile facts are stored before an action that was planned from them starts; durable ones go to the disk beside it,
+//! and [`Observed::uncommitted`](crate::model::observed::Observed::uncommitted) says so until they are there.
 
 mod outcome;
 mod table;

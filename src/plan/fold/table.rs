@@ -81,11 +81,14 @@ fn begin(observed: &mut Observed, container: &Container, entry: &ContainerEntry,
     observed.facts.durable.containers.insert(name.clone(), record);
     let longest = observed.node.max_restart_delay;
     let fact = fact(observed, name);
-    if entry.attempt > 0 {
+    // What is remembered of this very attempt stays: an agent that was killed may have lost only the record.
+    let counted = fact.back_off.as_ref().is_some_and(|b| b.attempt == entry.attempt);
+    if entry.attempt > 0 && !counted {
         fact.back_off = Some(restart::next(fact, &restart::key(container), entry.attempt, now.boot, longest));
     }
-    (fact.finished_at, fact.stop, fact.start_failure) = (None, None, None);
-    fact.probes.clear();
+    fact.stop = fact.stop.take().filter(|stop| stop.id == entry.id);
+    fact.probes.retain(|_, tally| tally.id == entry.id);
+    (fact.finished_at, fact.start_failure) = (None, None);
     // A restart that was told is never counted back.
     (changes.durable, changes.commit_first, changes.volatile) = (true, true, true);
 }

@@ -5,7 +5,7 @@ mod laws;
 mod random;
 
 use crate::model::action::{Action, ActionKey, Failure, Outcome};
-use crate::model::observed::{ContainerSeen, Facts, Image, InFlight, Observed, StopCause};
+use crate::model::observed::{ContainerSeen, Durable, Facts, Image, InFlight, Observed, StopCause, Volatile};
 use crate::model::pod::Pod;
 use crate::model::status::PodStatus;
 use crate::model::supervise::{ContainerEntry, ContainerState, Exit, SandboxEntry};
@@ -48,10 +48,14 @@ struct World {
     pod: Arc<Pod>,
     now: Now,
     boots: u64,
-    /// The agent's memory, what tmpfs holds of it, and what the disk holds.
+    /// The agent's memory.
     facts: Facts,
-    tmpfs: Facts,
-    disk: Facts,
+    tmpfs: Volatile,
+    disk: Durable,
+    /// Commits under way: when each is done, and what it holds.
+    commits: Vec<(BootTime, Durable)>,
+    /// Statuses that wait for those commits.
+    untold: Vec<(usize, PodStatus)>,
     work: Vec<Work>,
     sandbox: Option<SandboxEntry>,
     containers: Vec<ContainerEntry>,
@@ -64,6 +68,8 @@ struct World {
     volumes: BTreeSet<String>,
     plan: Plan,
     told: Option<PodStatus>,
+    /// What was just decided is not told before it is on the disk.
+    hold: bool,
     used: BTreeMap<ContainerId, (String, u32)>,
     signalled: BTreeMap<ContainerId, Signalled>,
     gone: bool,
@@ -81,8 +87,10 @@ impl World {
             pod,
             now,
             boots: 0,
-            tmpfs: facts.clone(),
-            disk: facts.clone(),
+            tmpfs: facts.volatile.clone(),
+            disk: facts.durable.clone(),
+            commits: Vec::new(),
+            untold: Vec::new(),
             facts,
             work: Vec::new(),
             sandbox: None,
@@ -94,6 +102,7 @@ impl World {
             volumes: BTreeSet::new(),
             plan: Plan::default(),
             told: None,
+            hold: false,
             used: BTreeMap::new(),
             signalled: BTreeMap::new(),
             gone: false,
@@ -111,6 +120,7 @@ impl World {
             uid: self.pod.uid.clone(),
             pod: Some(self.pod.clone()),
             facts: self.facts.clone(),
+            uncommitted: !self.commits.is_empty(),
             sandbox: self.sandbox.clone(),
             containers: self.containers.iter().map(|e| ContainerSeen { entry: e.clone(), message: None }).collect(),
             images: self.images.iter().map(image).collect(),
@@ -125,11 +135,31 @@ impl World {
     }
 
     fn keep(&mut self, changes: &fold::Changes) {
-        if changes.volatile || changes.durable {
-            self.tmpfs = self.facts.clone();
+        if changes.volatile {
+            self.tmpfs = self.facts.volatile.clone();
         }
-        if changes.commit_first || (changes.durable && self.random.percent(50)) {
-            self.disk = Facts { durable: self.facts.durable.clone(), ..Facts::default() };
+        if changes.durable {
+            let done = self.now.boot + Millis(self.random.pick(&[0, 5, 3000]));
+            let after = self.commits.last().map_or(done, |(at, _)| done.max(*at));
+            self.commits.push((after, self.facts.durable.clone()));
+        }
+        self.hold |= changes.commit_first;
+    }
+
+    /// Tells what may be told.
+    fn tell(&mut self) {
+        let now = self.now.boot;
+        while self.commits.first().is_some_and(|(at, _)| *at <= now) {
+            self.disk = self.commits.remove(0).1;
+            for (waits_for, _) in &mut self.untold {
+                *waits_for = waits_for.saturating_sub(1);
+            }
+        }
+        self.hold &= !self.commits.is_empty();
+        while self.untold.first().is_some_and(|(waits_for, _)| *waits_for == 0) {
+            let (_, status) = self.untold.remove(0);
+            laws::told(self, &status);
+            self.told = Some(status);
         }
     }
 
@@ -143,13 +173,14 @@ impl World {
         laws::check(self, &observed, &plan);
         let changes = fold::status(&mut self.facts, &plan.status);
         self.keep(&changes);
-        laws::told(self, &plan.status);
-        self.told = Some(plan.status.clone());
+        let waits_for = if self.hold { self.commits.len() } else { 0 };
+        self.untold.push((waits_for.max(self.untold.last().map_or(0, |(w, _)| *w)), plan.status.clone()));
+        self.tell();
         self.gone |= plan.gone;
         for action in &plan.actions {
             self.begin(action.clone());
         }
-        laws::quiet(self, &plan);
+        laws::quiet(self, observed.uncommitted, &plan);
         self.plan = plan;
     }
 
@@ -184,6 +215,7 @@ impl World {
             .min();
         let Some(next) = next else { return false };
         self.pass(next.since(self.now.boot));
+        self.tell();
         let now = self.now.boot;
         for (id, code) in
             self.ends.iter().filter(|(_, (at, _))| *at <= now).map(|(i, (_, c))| (i.clone(), *c)).collect::<Vec<_>>()
@@ -327,14 +359,10 @@ impl World {
         } else {
             ContainerState::Running { pid: 1, started_at: now.boot, started_wall: now.wall }
         };
-        if matches!(state, ContainerState::Running { .. }) {
-            let plain_init = self.pod.spec.init_containers.iter().any(|c| c.name == name && !c.is_sidecar());
-            let storm = self.weather.disturbed > 0;
-            if plain_init || (storm && self.random.percent(60)) {
-                let bad = self.random.percent(self.weather.ends_badly);
-                let life = Millis(self.random.pick(&[10, 1000, 20_000, 700_000]));
-                self.ends.insert(id.clone(), (now.boot + life, i32::from(bad)));
-            }
+        match state {
+            ContainerState::Running { .. } => self.live_on(&name, &id, now.boot),
+            ContainerState::Creating => self.live_on(&name, &id, now.boot + Millis(5000)),
+            ContainerState::Exited(_) | ContainerState::StartFailed { .. } => {}
         }
         let entry = ContainerEntry {
             id,
@@ -347,6 +375,16 @@ impl World {
         };
         self.containers.push(entry.clone());
         Outcome::Container { entry }
+    }
+
+    /// Init containers end by themselves, others only while the weather is bad.
+    fn live_on(&mut self, name: &str, id: &ContainerId, from: BootTime) {
+        let plain_init = self.pod.spec.init_containers.iter().any(|c| c.name == name && !c.is_sidecar());
+        if plain_init || self.random.percent(if self.weather.disturbed > 0 { 60 } else { 0 }) {
+            let bad = self.random.percent(self.weather.ends_badly);
+            let life = Millis(self.random.pick(&[10, 1000, 20_000, 700_000]));
+            self.ends.insert(id.clone(), (from + life, i32::from(bad)));
+        }
     }
 
     fn signal(&mut self, id: &ContainerId) -> Outcome {
@@ -399,8 +437,15 @@ impl World {
                 _ => {}
             }
         }
-        self.facts = self.tmpfs.clone();
+        self.facts = Facts { durable: self.disk.clone(), volatile: self.tmpfs.clone() };
+        self.forget();
+    }
+
+    fn forget(&mut self) {
         self.plan = Plan::default();
+        self.commits.clear();
+        self.untold.clear();
+        self.hold = false;
     }
 
     /// The next supervisor reports what it finds as ended without a known code; the namespaces are gone.
@@ -422,9 +467,9 @@ impl World {
         self.births.clear();
         self.work.clear();
         self.volumes.clear();
-        self.facts = self.disk.clone();
-        self.tmpfs = self.disk.clone();
-        self.plan = Plan::default();
+        self.facts = Facts { durable: self.disk.clone(), ..Facts::default() };
+        self.tmpfs = Volatile::default();
+        self.forget();
         self.boots += 1;
         self.now.boot = BootTime(500);
         // The sources say again what is no longer desired.
