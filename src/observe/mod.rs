@@ -3,5 +3,5 @@
 mod node;
 mod termination;
 
-pub use node::{NodeError, boot_id, node_facts, capacity};
+pub use node::{NodeError, boot_id, capacity, memory_total, node_facts};
 pub use termination::termination_message;
