@@ -7,6 +7,8 @@ mod resources;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use resources::kernel_page_size;
+
 use super::accounts::UnknownAccount;
 use super::capability::{self, UnknownCapability};
 use super::devices;
