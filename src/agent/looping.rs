@@ -88,10 +88,10 @@ impl Looping {
             Input::Message { pod, id, message } => self.take_message(&pod, id, message),
             Input::Ended(ended) => self.take_ended(ended),
             Input::Committed { number, degraded } => {
-                self.committed = number;
+                let before = std::mem::replace(&mut self.committed, number);
                 self.conditions.insert("StoreDegraded", degraded);
-                let held = self.slots.iter().filter(|(_, slot)| slot.hold_until > 0 && slot.hold_until <= number);
-                self.dirty.extend(held.map(|(uid, _)| uid.clone()));
+                let waited = self.slots.iter().filter(|(_, slot)| slot.written > before && slot.written <= number);
+                self.dirty.extend(waited.map(|(uid, _)| uid.clone()));
             }
             Input::LookAtDue => {}
             Input::LookAtAll => self.dirty.extend(self.slots.keys().cloned()),

@@ -9,6 +9,7 @@
 //! The agent may be killed at any moment. It finds its way back from three places: the store (what pods there were),
 //! the supervisor's table (what runs), and the manifests (what is wanted).
 
+mod boot;
 mod commands;
 mod desired;
 mod images;
@@ -22,4 +23,5 @@ mod publish;
 mod slot;
 mod start;
 
+pub use boot::boot;
 pub use start::{AgentError, run};

@@ -114,6 +114,7 @@ impl Looping {
             && let Some(bytes) = slot.saved()
         {
             let number = self.journal.pod(uid, bytes);
+            slot.written = number;
             if changes.commit_first {
                 slot.hold_until = number;
             }
@@ -145,6 +146,7 @@ impl Looping {
             images,
             in_flight: slot.in_flight(),
             facts: std::mem::take(&mut slot.facts),
+            uncommitted: slot.written > self.committed,
             node: self.node.clone(),
         };
         let from_table = plan::fold::table(&mut observed, now);

@@ -1,6 +1,5 @@
 //! One pod as the loop holds it.
 
-use super::input::Ended;
 use crate::model::action::{Action, ActionKey};
 use crate::model::observed::{Durable, Facts, InFlight};
 use crate::model::pod::Pod;
@@ -29,6 +28,8 @@ pub(super) struct Slot {
     pub(super) awaiting: BTreeSet<ContainerId>,
     /// When to look again.
     pub(super) wake_at: Option<BootTime>,
+    /// The journal's commit that holds all of `facts.durable`.
+    pub(super) written: u64,
     /// The journal's commit that must be done before the status is shown.
     pub(super) hold_until: u64,
 }
@@ -53,9 +54,9 @@ impl Slot {
         self.flights.iter().map(seen).collect()
     }
 
-    /// Takes an ended action out; none if it is not the one that is under way.
-    pub(super) fn land(&mut self, ended: &Ended) -> Option<Action> {
-        self.flights.remove(&ended.key).map(|flight| flight.action)
+    /// Takes an ended action out; none if it is not under way any more.
+    pub(super) fn land(&mut self, key: &ActionKey) -> Option<Action> {
+        self.flights.remove(key).map(|flight| flight.action)
     }
 }
 

@@ -89,12 +89,15 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
     tokio::spawn(end_on_signal(inputs.clone())?);
     super::images::preload(Arc::clone(&rooms), inputs.clone());
 
+    let slots = saved_slots(&rooms, &store);
+    let running = slots.values().filter(|slot| slot.facts.volatile.stop.is_none()).filter_map(|slot| slot.pod.clone());
+    let desired = Desired::new(NodeIdentity::new(node_name), running);
     let mut looping = Looping {
         node: observe::node_facts(&rooms.config, rooms.host_ips())?,
         capacity: observe::capacity(&rooms.config)?,
-        slots: saved_slots(&rooms, &store),
+        slots,
         mirror: Mirror::default(),
-        desired: Desired::new(NodeIdentity::new(node_name)),
+        desired,
         last_address: last_address(&store),
         journal: Journal::start(store, inputs.clone()).map_err(AgentError::Thread)?,
         publisher,
@@ -112,7 +115,8 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
         powering_off: false,
     };
     looping.arrivals = looping.slots.values().map(|slot| slot.arrival).max().unwrap_or(0);
-    super::manifests::watch(&looping.rooms.config.static_pod_path, looping.inputs.clone())?;
+    let files = super::manifests::watch(Path::new(&looping.rooms.config.static_pod_path))?;
+    tokio::spawn(pass_on(files, looping.inputs.clone(), Input::Manifests));
     looping.run(from).await;
     Ok(())
 }

@@ -78,7 +78,7 @@ fn prepare(rooms: &Rooms, pod: &Pod, sandbox: &SandboxEntry, plan: &StartPlan) -
     let files = pod_files(rooms, pod, &plan.pod_ips)?;
     let managed = managed(rooms, pod, container, plan, &files)?;
     let volumes = mounted_volumes(rooms, pod, container)?;
-    let host_devices = if container.security.privileged { spec::host_devices() } else { Vec::new() };
+    let host_devices = if container.security.privileged { crate::observe::host_devices() } else { Vec::new() };
     let inputs = Inputs {
         pod,
         container,
@@ -103,7 +103,7 @@ fn prepare(rooms: &Rooms, pod: &Pod, sandbox: &SandboxEntry, plan: &StartPlan) -
         seccomp_default: rooms.config.seccomp_default,
     };
     let (oci, request) = spec::build(&inputs).map_err(|error| failure(error.reason(), chain(&error)))?;
-    rooms.cgroups.create_container(&plan.cgroup, &plan.limits).map_err(create_error)?;
+    rooms.cgroups.create_container(&plan.cgroup).map_err(create_error)?;
     let bundle = rooms.bundle_dir(&plan.id);
     write_bundle(&bundle, &oci, &request).map_err(create_error)?;
     prepare_log(pod, container, plan).map_err(create_error)?;

@@ -66,7 +66,7 @@ async fn dispatch(rooms: &Arc<Rooms>, job: Job) -> Outcome {
         Action::PrepareVolume { volume } => sandbox::prepare_volume(rooms, pod, volume).await,
         Action::CreateSandbox(plan) => sandbox::create(rooms, uid, pod, plan).await,
         Action::AttachNetwork { address, .. } => sandbox::attach(rooms, uid, sandbox, address).await,
-        Action::EnsureImage { reference, policy } => image::ensure(rooms, reference, policy).await,
+        Action::EnsureImage { reference, policy, .. } => image::ensure(rooms, reference, policy).await,
         Action::StartContainer(plan) => container::start(rooms, pod, sandbox, *plan).await,
         Action::Signal { id, signal, .. } => container::signal(rooms, id, &signal).await,
         Action::Kill { id, .. } => done(rooms.supervisor.ask(Ask::Kill { id }).await),

@@ -91,7 +91,7 @@ pub(super) async fn sandbox(rooms: &Arc<Rooms>, uid: PodUid, pod: Option<Arc<Pod
     let removed = steps(move || {
         let mut failures = Vec::new();
         note(&mut failures, volumes::remove_shm(&at.dirs(&uid)));
-        for group in at.cgroups.pod_groups(&uid, pod.as_deref()) {
+        for group in at.cgroups.pod_groups(&uid) {
             note(&mut failures, at.cgroups.remove(&group));
         }
         failures
@@ -118,7 +118,7 @@ pub(super) async fn pod(rooms: &Arc<Rooms>, uid: PodUid, pod: Option<Arc<Pod>>) 
     let at = Arc::clone(rooms);
     steps(move || {
         let mut failures: Vec<String> = volumes::remove_pod(&at.dirs(&uid)).iter().map(|e| chain(e)).collect();
-        for group in at.cgroups.pod_groups(&uid, pod.as_deref()) {
+        for group in at.cgroups.pod_groups(&uid) {
             note(&mut failures, at.cgroups.remove(&group));
         }
         for folder in log_folders(&at, &uid, pod.as_deref()) {

@@ -18,6 +18,9 @@ pub enum RoomsError {
     /// The image store.
     #[error("open the image store")]
     Images(#[from] crate::images::ImageError),
+    /// The node's own figures.
+    #[error("look at the node")]
+    Node(#[from] crate::observe::NodeError),
     /// The control groups.
     #[error("open the control groups")]
     Cgroups(#[from] crate::runtime::cgroup::CgroupError),
@@ -60,7 +63,7 @@ impl Rooms {
             supervisor: Client::new(&run.join("supervisor.sock"), logs),
             images: ImageStore::open(&data.join("images"))?,
             cgroups: Cgroups::open(&config.cgroup_root)?,
-            memory: crate::observe::memory_total(),
+            memory: crate::observe::memory_total()?,
             bridge: Bridge { name: "armlet0".to_owned(), gateway: first_address(network), prefix_len },
             node_name,
             config,

@@ -5,7 +5,7 @@ use super::{NetworkError, Result, of, uplink};
 use crate::model::PodUid;
 use crate::sys::netlink::{Address, Link, Netlink, Route, Veth};
 use crate::sys::netns;
-use sha2::{Digest, Sha256};
+use ring::digest::{SHA256, digest};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -150,8 +150,8 @@ fn gone_is_fine(result: crate::sys::netlink::Result<()>) -> crate::sys::netlink:
 
 /// The name of the node's end of a pod's veth pair.
 fn outer_name(pod: &PodUid) -> String {
-    let hash = Sha256::digest(pod.as_str());
-    hash.iter().take(6).fold(PREFIX.to_owned(), |mut name, byte| {
+    let hash = digest(&SHA256, pod.as_str().as_bytes());
+    hash.as_ref().iter().take(6).fold(PREFIX.to_owned(), |mut name, byte| {
         // Writing to a String cannot fail.
         let _ = write!(name, "{byte:02x}");
         name

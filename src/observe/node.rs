@@ -41,6 +41,14 @@ fn meminfo(text: &str, field: &str) -> u64 {
     kib.unwrap_or(0).saturating_mul(1024)
 }
 
+/// Bytes of the node's memory.
+///
+/// # Errors
+/// `/proc` is not mounted.
+pub fn memory_total() -> Result<u64, NodeError> {
+    memory().map(|(total, _)| total)
+}
+
 /// What every pod's plan needs to know of the node.
 ///
 /// # Errors
@@ -60,6 +68,7 @@ pub fn node_facts(config: &Config, host_ips: Vec<IpAddr>) -> Result<NodeFacts, N
         pod_pids_limit: config.pod_pids_limit,
         max_restart_delay: config.max_restart_back_off,
         single_process_oom_kill: config.single_process_oom_kill,
+        hugepage_sizes: hugepages().into_keys().collect(),
     })
 }
 

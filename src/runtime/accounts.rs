@@ -122,11 +122,7 @@ fn number(text: &str) -> Option<u32> {
 ///
 /// # Errors
 /// [`UnknownAccount`] for a name that is not there.
-pub fn look_up(
-    user: ImageUser<'_>,
-    passwd: &[PasswdEntry],
-    group: &[GroupEntry],
-) -> Result<Identity, UnknownAccount> {
+pub fn look_up(user: ImageUser<'_>, passwd: &[PasswdEntry], group: &[GroupEntry]) -> Result<Identity, UnknownAccount> {
     let id = user.uid();
     let entry = passwd.iter().find(|entry| id.map_or(entry.name == user.user, |uid| entry.uid == uid));
     let uid = match (entry, id) {

@@ -5,6 +5,7 @@ use crate::model::supervise::{
     Ask, ContainerEntry, ExecExit, ExecSpec, LogLimits, MAX_MESSAGE, Message, Notice, PROTOCOL, RefusalCode, Reply,
     Request, SandboxEntry,
 };
+use crate::sys::ready::Ready;
 use crate::sys::seqpacket;
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +13,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 
 /// Between two tries to reach a supervisor that is not there: at first, and at most.
@@ -90,7 +90,7 @@ pub struct Session {
 
 /// An answer, its descriptors, and for an exec session its end.
 type Answer = (Reply, Vec<OwnedFd>, Option<oneshot::Receiver<ExecExit>>);
-type Socket = AsyncFd<OwnedFd>;
+type Socket = Ready<OwnedFd>;
 
 /// The way to the supervisor.
 #[derive(Debug)]
@@ -141,7 +141,7 @@ impl Client {
 
     /// One connection from its hello to its end.
     async fn connected(&self, heard: &mpsc::UnboundedSender<Heard>) -> io::Result<()> {
-        let socket = Arc::new(AsyncFd::new(seqpacket::connect(&self.path)?)?);
+        let socket = Arc::new(Ready::new(seqpacket::connect(&self.path)?)?);
         let mut buffer = vec![0; MAX_MESSAGE];
         let hello = Ask::Hello { version: PROTOCOL, logs: self.logs.clone() };
         let seq = self.next_seq();
@@ -265,22 +265,22 @@ async fn send(socket: &Socket, request: &Request) -> Result<(), ClientError> {
     if bytes.len() > MAX_MESSAGE {
         return Err(ClientError::TooLarge { len: bytes.len() });
     }
-    loop {
-        if seqpacket::send(socket.get_ref().as_fd(), &bytes, &[]).map_err(ClientError::Send)? {
-            return Ok(());
-        }
-        socket.writable().await.map_err(ClientError::Send)?.clear_ready();
-    }
+    let sent = socket.write(|fd| match seqpacket::send(fd.as_fd(), &bytes, &[])? {
+        true => Ok(()),
+        false => Err(io::ErrorKind::WouldBlock.into()),
+    });
+    sent.await.map_err(ClientError::Send)
 }
 
 /// The next message; none at the connection's end. One that cannot be understood is logged and passed over: a newer
 /// supervisor may say things that this agent does not know.
 async fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<Option<(Message, Vec<OwnedFd>)>> {
     loop {
-        let Some(received) = seqpacket::receive(socket.get_ref().as_fd(), buffer)? else {
-            socket.readable().await?.clear_ready();
-            continue;
-        };
+        let received = socket.read(|fd| {
+            let received = seqpacket::receive(fd.as_fd(), buffer)?;
+            received.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+        });
+        let received = received.await?;
         if received.len == 0 {
             return Ok(None);
         }

@@ -168,17 +168,9 @@ fn block(rule: &Rule) -> Vec<Insn> {
     let bits = i32::from(rule.access.0);
     if rule.allow {
         // Any bit asked for beyond the rule's own: no match.
-        tests.push(vec![
-            insn(MOVE_REGISTER, 6, 3, 0, 0),
-            insn(AND, 6, 0, 0, !bits),
-            insn(JUMP_NOT_EQUAL, 6, 0, 0, 0),
-        ]);
+        tests.push(vec![insn(MOVE_REGISTER, 6, 3, 0, 0), insn(AND, 6, 0, 0, !bits), insn(JUMP_NOT_EQUAL, 6, 0, 0, 0)]);
     } else {
-        tests.push(vec![
-            insn(MOVE, 6, 0, 0, bits),
-            insn(AND_REGISTER, 6, 3, 0, 0),
-            insn(JUMP_EQUAL, 6, 0, 0, 0),
-        ]);
+        tests.push(vec![insn(MOVE, 6, 0, 0, bits), insn(AND_REGISTER, 6, 3, 0, 0), insn(JUMP_EQUAL, 6, 0, 0, 0)]);
     }
     let mut block: Vec<Insn> = tests.concat();
     block.extend(answer(rule.allow));
@@ -285,9 +277,8 @@ mod tests {
     fn rules() -> impl Strategy<Value = Vec<Rule>> {
         let kind = prop_oneof![Just(None), Just(Some(Kind::Block)), Just(Some(Kind::Char))];
         let number = || prop_oneof![Just(None), (0_u32..4).prop_map(Some), Just(Some(u32::MAX))];
-        let rule = (any::<bool>(), kind, number(), number(), 1_u8..8).prop_map(
-            |(allow, kind, major, minor, access)| Rule { allow, kind, major, minor, access: Access(access) },
-        );
+        let rule = (any::<bool>(), kind, number(), number(), 1_u8..8)
+            .prop_map(|(allow, kind, major, minor, access)| Rule { allow, kind, major, minor, access: Access(access) });
         proptest::collection::vec(rule, 0..6)
     }
 

@@ -2,6 +2,8 @@
 
 pub mod accounts;
 pub mod capability;
+pub mod cgroup;
+pub mod client;
 pub mod create;
 pub mod devices;
 pub mod request;

@@ -2,7 +2,7 @@
 
 use super::groups::{Groups, OWN};
 use super::streams::ChildEnds;
-use crate::model::supervise::child_fd;
+use crate::model::supervise::{child_fd, role};
 use crate::sys::children::{self, Program};
 use rustix::fd::{AsFd as _, OwnedFd};
 use std::ffi::CString;
@@ -22,7 +22,7 @@ pub(crate) fn create(exe: &OwnedFd, groups: &Groups, group: &str, bundle: &str, 
     let folder = groups.make(group)?;
     children::spawn(&Program {
         exe: exe.as_fd(),
-        args: vec![c"armlet".to_owned(), c"create".to_owned(), CString::new(bundle)?],
+        args: vec![c"armlet".to_owned(), CString::new(role::CREATE)?, CString::new(bundle)?],
         env: vec![PATH.to_owned()],
         fds: child_fds(ends),
         cgroup: Some(folder.as_fd()),
@@ -42,7 +42,7 @@ pub(crate) fn exec(exe: &OwnedFd, groups: &Groups, ends: &ChildEnds, order: &Own
     fds.push((order.as_fd(), child_fd::ORDER));
     children::spawn(&Program {
         exe: exe.as_fd(),
-        args: vec![c"armlet".to_owned(), c"exec".to_owned()],
+        args: vec![c"armlet".to_owned(), CString::new(role::EXEC)?],
         env: vec![PATH.to_owned()],
         fds,
         cgroup: Some(folder.as_fd()),

@@ -74,11 +74,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     fn as_me() -> NewFolder {
-        NewFolder {
-            mode: 0o755,
-            uid: rustix::process::getuid().as_raw(),
-            gid: rustix::process::getgid().as_raw(),
-        }
+        NewFolder { mode: 0o755, uid: rustix::process::getuid().as_raw(), gid: rustix::process::getgid().as_raw() }
     }
 
     #[test]

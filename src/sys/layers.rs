@@ -123,7 +123,8 @@ mod tests {
     fn the_topmost_layer_wins_and_links_stay_inside() {
         let dir = tempfile::tempdir().unwrap();
         let (top, low) = (dir.path().join("top"), dir.path().join("low"));
-        for (layer, file, text) in [(&low, "etc/passwd", "low"), (&low, "etc/group", "low"), (&top, "etc/passwd", "top")]
+        for (layer, file, text) in
+            [(&low, "etc/passwd", "low"), (&low, "etc/group", "low"), (&top, "etc/passwd", "top")]
         {
             fs::create_dir_all(layer.join("etc")).unwrap();
             fs::write(layer.join(file), text).unwrap();

@@ -1,9 +1,9 @@
 //! Mounting: a private mount namespace and an overlay root.
 
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags,
 };
-use rustix::fs::{CWD, Mode, OFlags};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};

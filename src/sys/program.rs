@@ -51,9 +51,7 @@ pub unsafe fn clone_sibling(cgroup: impl AsFd) -> io::Result<Side> {
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<CloneArgs>()) };
     match pid {
         0 => Ok(Side::New),
-        pid if pid > 0 => {
-            u32::try_from(pid).map(Side::Caller).map_err(|_| io::Error::from_raw_os_error(libc::ERANGE))
-        }
+        pid if pid > 0 => u32::try_from(pid).map(Side::Caller).map_err(|_| io::Error::from_raw_os_error(libc::ERANGE)),
         _ => Err(io::Error::last_os_error()),
     }
 }

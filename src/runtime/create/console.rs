@@ -35,7 +35,8 @@ impl Console {
     pub(super) fn forward(self) -> Result<(), CreateError> {
         let (stream, _) = self.listener.accept().map_err(CreateError::file("accept on", &self.path))?;
         let mut text = [0; 64];
-        let received = seqpacket::receive(stream.as_fd(), &mut text).map_err(CreateError::system("receive a terminal"))?;
+        let received =
+            seqpacket::receive(stream.as_fd(), &mut text).map_err(CreateError::system("receive a terminal"))?;
         let master = received.and_then(|message| message.fds.into_iter().next());
         let master = master.ok_or(CreateError::Missing("terminal"))?;
         let other = streams::other_side(&master).map_err(CreateError::system("open the terminal"))?;
@@ -53,6 +54,7 @@ pub(super) fn supervisor() -> Result<OwnedFd, CreateError> {
 
 /// Sends a terminal's master to the supervisor.
 pub(super) fn send(supervisor: &OwnedFd, master: &OwnedFd) -> Result<(), CreateError> {
-    seqpacket::send(supervisor.as_fd(), b"t", &[master.as_fd()]).map_err(CreateError::system("hand over the terminal"))?;
+    seqpacket::send(supervisor.as_fd(), b"t", &[master.as_fd()])
+        .map_err(CreateError::system("hand over the terminal"))?;
     Ok(())
 }

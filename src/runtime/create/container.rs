@@ -93,11 +93,7 @@ fn mount_root(bundle: &Path, request: &CreateRequest) -> Result<PathBuf, CreateE
     for folder in [&root, &request.root.upper, &request.root.work] {
         std::fs::create_dir_all(folder).map_err(CreateError::file("make", folder))?;
     }
-    let parts = overlay::Overlay {
-        lower: &request.root.lower,
-        upper: &request.root.upper,
-        work: &request.root.work,
-    };
+    let parts = overlay::Overlay { lower: &request.root.lower, upper: &request.root.upper, work: &request.root.work };
     overlay::mount(parts, &root).map_err(CreateError::file("mount an overlay at", &root))?;
     for folder in &request.folders {
         let base = folder.base.as_deref().unwrap_or(&root);
@@ -152,7 +148,9 @@ struct WorkFolder(PathBuf);
 impl WorkFolder {
     fn make(path: PathBuf) -> Result<Self, CreateError> {
         match std::fs::remove_dir_all(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(CreateError::file("clear", path)(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(CreateError::file("clear", path)(error));
+            }
             _ => {}
         }
         std::fs::create_dir(&path).map_err(CreateError::file("make", &path))?;

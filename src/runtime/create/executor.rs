@@ -32,9 +32,8 @@ impl ProgramExecutor {
 impl Executor for ProgramExecutor {
     /// Runs before the container counts as created, as the container's user.
     fn validate(&self, _: &Spec) -> Result<(), ExecutorValidationError> {
-        let program = self.launch.find().map_err(|failure| {
-            ExecutorValidationError::ArgValidationError(self.told(&failure))
-        })?;
+        let program =
+            self.launch.find().map_err(|failure| ExecutorValidationError::ArgValidationError(self.told(&failure)))?;
         let _ = self.program.set(program);
         Ok(())
     }

@@ -115,8 +115,7 @@ impl Launch {
             Some((filter, flags)) => load(filter, *flags).map_err(step("load the seccomp filter")),
             None => Ok(()),
         };
-        let set_capabilities =
-            || privileges::set_capabilities(self.capabilities).map_err(step("set the capabilities"));
+        let set_capabilities = || privileges::set_capabilities(self.capabilities).map_err(step("set the capabilities"));
         if self.no_new_privs {
             privileges::set_no_new_privs().map_err(step("set no_new_privs"))?;
             set_capabilities()?;

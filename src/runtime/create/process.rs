@@ -11,8 +11,8 @@ use super::report::{Report, Status, StatusReader};
 use super::streams;
 use crate::model::supervise::{ChildReport, ExecOrder, child_fd};
 use crate::runtime::request::SPEC_FILE;
-use crate::sys::program::{self, Side};
 use crate::sys::privileges;
+use crate::sys::program::{self, Side};
 use oci_spec::runtime::{PosixRlimit, PosixRlimitType, Process, Spec};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::{DumpableBehavior, Pid, PidfdFlags, Resource, Rlimit};
@@ -156,11 +156,7 @@ fn become_program(launch: &Launch, process: &Process, terminal: Option<&OwnedFd>
     program::exit_now(127)
 }
 
-fn prepare(
-    launch: &Launch,
-    process: &Process,
-    terminal: Option<&OwnedFd>,
-) -> Result<std::ffi::CString, NotRunnable> {
+fn prepare(launch: &Launch, process: &Process, terminal: Option<&OwnedFd>) -> Result<std::ffi::CString, NotRunnable> {
     let step = |operation| move |source| NotRunnable::Confinement { operation, source };
     rustix::process::setsid().map_err(io::Error::from).map_err(step("start a session"))?;
     if let Some(terminal) = terminal {

@@ -7,6 +7,8 @@
 mod compile;
 mod numbers;
 mod profile;
+#[cfg(test)]
+mod tests;
 
 pub use compile::{CompileError, compile};
 pub use numbers::Arch;

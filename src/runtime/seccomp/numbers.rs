@@ -26,11 +26,8 @@ pub(super) const ARM_PRIVATE: u32 = 0x000f_0000;
 
 impl Arch {
     /// The architectures of programs that this build's kernel runs.
-    pub const NATIVE: &'static [Self] = if cfg!(target_arch = "aarch64") {
-        &[Self::Aarch64, Self::Arm]
-    } else {
-        &[Self::X8664, Self::X86, Self::X32]
-    };
+    pub const NATIVE: &'static [Self] =
+        if cfg!(target_arch = "aarch64") { &[Self::Aarch64, Self::Arm] } else { &[Self::X8664, Self::X86, Self::X32] };
 
     /// The OCI name's meaning here; `None` for one that no armlet node runs.
     pub(super) const fn from_oci(arch: OciArch) -> Option<Self> {
@@ -81,7 +78,40 @@ impl Arch {
     #[must_use]
     pub fn number(self, name: &str) -> Option<u32> {
         let number = ScmpSyscall::from_name_by_arch(name, self.libseccomp()).ok()?;
-        // libseccomp gives negative numbers to calls that exist on other architectures only.
-        u32::try_from(number.as_raw_syscall()).ok()
+        // libseccomp gives negative numbers to calls that exist on other architectures only, and on 32-bit x86 to those
+        // that once were `socketcall` and `ipc`.
+        let direct = || X86_DIRECT.iter().find(|(known, _)| self == Self::X86 && *known == name);
+        u32::try_from(number.as_raw_syscall()).ok().or_else(|| direct().map(|(_, number)| *number))
     }
 }
+
+/// Numbers of 32-bit x86 (arch/x86/entry/syscalls/syscall_32.tbl) that libseccomp keeps to itself.
+const X86_DIRECT: &[(&str, u32)] = &[
+    ("recvmmsg", 337),
+    ("sendmmsg", 345),
+    ("socket", 359),
+    ("socketpair", 360),
+    ("bind", 361),
+    ("connect", 362),
+    ("listen", 363),
+    ("accept4", 364),
+    ("getsockopt", 365),
+    ("setsockopt", 366),
+    ("getsockname", 367),
+    ("getpeername", 368),
+    ("sendto", 369),
+    ("sendmsg", 370),
+    ("recvfrom", 371),
+    ("recvmsg", 372),
+    ("shutdown", 373),
+    ("semget", 393),
+    ("semctl", 394),
+    ("shmget", 395),
+    ("shmctl", 396),
+    ("shmat", 397),
+    ("shmdt", 398),
+    ("msgget", 399),
+    ("msgsnd", 400),
+    ("msgrcv", 401),
+    ("msgctl", 402),
+];

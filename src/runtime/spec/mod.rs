@@ -7,6 +7,8 @@ mod resources;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use resources::kernel_page_size;
+
 use super::accounts::UnknownAccount;
 use super::capability::{self, UnknownCapability};
 use super::devices;
@@ -185,10 +187,7 @@ pub fn build(inputs: &Inputs<'_>) -> Result<(Spec, CreateRequest), SpecError> {
         .readonly_paths(if privileged { Vec::new() } else { filesystem::read_only() })
         .build()?;
     linux.set_seccomp(wants_filter(inputs).then(|| default_profile(capabilities)));
-    let root = RootBuilder::default()
-        .path(ROOT_FOLDER)
-        .readonly(inputs.container.security.read_only_root)
-        .build()?;
+    let root = RootBuilder::default().path(ROOT_FOLDER).readonly(inputs.container.security.read_only_root).build()?;
     let mut spec = Spec::default();
     spec.set_version("1.2.0".to_owned());
     spec.set_root(Some(root));
@@ -257,11 +256,8 @@ fn process(
         .inheritable(HashSet::new())
         .ambient(HashSet::new())
         .build()?;
-    let user = UserBuilder::default()
-        .uid(identity.uid)
-        .gid(identity.gid)
-        .additional_gids(identity.groups.clone())
-        .build()?;
+    let user =
+        UserBuilder::default().uid(identity.uid).gid(identity.gid).additional_gids(identity.groups.clone()).build()?;
     // As systemd gives services: programs that walk all descriptors up to the soft limit stay fast, those that need
     // many can raise it.
     let files = PosixRlimitBuilder::default().typ(PosixRlimitType::RlimitNofile).soft(1024_u64).hard(524_288_u64);
