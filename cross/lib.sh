@@ -112,7 +112,7 @@ debian_fetch() {
             mv "$pool"/part/*.deb "$file"
             echo "$file"; continue
         fi
-        (cd "$pool/part" && debian_apt "$arch" apt-get download "$name") >&2 || die "cannot download $name ($arch)"
+        (cd "$pool/part" && debian_apt "$arch" apt-get download "$name") >/dev/null 2>&1 || die "cannot download $name ($arch)"
         file=$(basename "$pool"/part/*.deb)
         mv "$pool/part/$file" "$pool/$file"
         echo "$file" >"$pool/$name.newest"
