@@ -39,9 +39,7 @@ async fn perform(rooms: &Arc<Rooms>, command: Command, tell: &mpsc::UnboundedSen
             let _ = reply.send(stats);
         }
         Command::Images { reply } => {
-            let at = Arc::clone(rooms);
-            let listed = tokio::task::spawn_blocking(move || super::images::list(&at)).await;
-            let _ = reply.send(listed.unwrap_or_else(|error| Err(system(&error))));
+            let _ = reply.send(Ok(super::images::list(rooms)));
         }
         Command::Import { path, progress } => {
             super::images::import(rooms, path, progress).await;
@@ -60,9 +58,4 @@ fn told<T, E: std::error::Error>(result: Result<T, E>) {
 
 fn refusal(error: ClientError) -> Refusal {
     Refusal { code: error.code(), message: chain(&error) }
-}
-
-/// A failure of the agent itself.
-pub(super) fn system(error: &dyn std::error::Error) -> Refusal {
-    Refusal { code: RefusalCode::System, message: chain(error) }
 }

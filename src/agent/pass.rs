@@ -5,7 +5,9 @@ use super::looping::Looping;
 use super::slot::{Flight, Slot};
 use crate::executor;
 use crate::model::action::{Action, ActionKey, Outcome};
-use crate::model::observed::{Observed, StopCause};
+use crate::model::observed::{ContainerSeen, Observed, StopCause};
+use crate::model::pod::Pod;
+use crate::model::supervise::ContainerState;
 use crate::model::time::Now;
 use crate::model::view::{Attempt, PodView};
 use crate::model::{ContainerId, PodUid};
@@ -37,6 +39,8 @@ impl Looping {
             self.look(&uid, now);
         }
         self.power_off_when_quiet();
+        let shown = self.conditions.iter().filter_map(|(word, text)| Some(((*word).to_owned(), text.clone()?)));
+        self.publisher.conditions(shown.collect());
         self.publisher.flush();
     }
 
@@ -186,7 +190,8 @@ impl Looping {
         }
         slot.hold_until = 0;
         if let Some(pod) = slot.pod.clone() {
-            let attempts = attempts(slot, &self.mirror.containers_of(uid, &slot.messages));
+            let seen = self.mirror.containers_of(uid, &slot.messages);
+            let attempts = attempts(slot, &pod, &self.node.pod_logs_dir, &seen);
             self.publisher.pod(uid, PodView { pod, status: plan.status, attempts });
         }
     }
@@ -268,26 +273,29 @@ fn summary(slot: &Slot) -> Option<(u64, PodSummary)> {
     Some((slot.arrival, summary))
 }
 
-/// The attempts that people can ask about, oldest first.
-fn attempts(slot: &Slot, seen: &[crate::model::observed::ContainerSeen]) -> Vec<Attempt> {
-    let _ = slot;
-    let mut attempts: Vec<Attempt> = seen.iter().map(|seen| attempt(&seen.entry)).collect();
-    attempts.sort_by(|a, b| (&a.container, a.attempt).cmp(&(&b.container, b.attempt)));
-    attempts
-}
-
-fn attempt(entry: &crate::model::supervise::ContainerEntry) -> Attempt {
-    use crate::model::supervise::ContainerState;
-    let pid = match &entry.state {
-        ContainerState::Running { pid, .. } => Some(*pid),
-        ContainerState::Creating | ContainerState::Exited(_) | ContainerState::StartFailed { .. } => None,
-    };
-    Attempt {
-        container: entry.name.clone(),
-        id: entry.id.clone(),
-        attempt: entry.attempt,
-        log_path: entry.log_path.clone(),
-        cgroup: entry.cgroup.clone(),
-        pid,
+/// The attempts that people can ask about: of each container the newest and the one before, whose log is kept.
+fn attempts(slot: &Slot, pod: &Pod, logs: &str, seen: &[ContainerSeen]) -> Vec<Attempt> {
+    let mut attempts = Vec::new();
+    for (name, record) in &slot.facts.durable.containers {
+        let path = |attempt| plan::log_path(logs, pod, name, attempt);
+        let before = record.before.as_ref().and_then(|before| before.container_id.clone());
+        if let (Some(id), Some(attempt)) = (before, record.attempt.checked_sub(1)) {
+            let (container, log_path) = (name.clone(), path(attempt));
+            attempts.push(Attempt { container, id, attempt, log_path, cgroup: String::new(), pid: None });
+        }
+        let entry = seen.iter().map(|seen| &seen.entry).find(|entry| entry.id == record.id);
+        let pid = entry.and_then(|entry| match &entry.state {
+            ContainerState::Running { pid, .. } => Some(*pid),
+            ContainerState::Creating | ContainerState::Exited(_) | ContainerState::StartFailed { .. } => None,
+        });
+        attempts.push(Attempt {
+            container: name.clone(),
+            id: record.id.clone(),
+            attempt: record.attempt,
+            log_path: path(record.attempt),
+            cgroup: entry.map(|entry| entry.cgroup.clone()).unwrap_or_default(),
+            pid,
+        });
     }
+    attempts
 }

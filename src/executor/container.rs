@@ -68,7 +68,9 @@ fn prepare(rooms: &Rooms, pod: &Pod, sandbox: &SandboxEntry, plan: &StartPlan) -
     let containers = pod.spec.init_containers.iter().chain(&pod.spec.containers);
     let container = containers.into_iter().find(|c| c.name == plan.container);
     let container = container.ok_or_else(|| config_error_text(format!("no container {:?}", plan.container)))?;
-    let image = super::image::by_id(rooms, &plan.image)
+    let image = rooms
+        .images
+        .get(&plan.image)
         .ok_or_else(|| failure("ImageInspectError", format!("image {} is not in the store any more", plan.image)))?;
     let layer = rooms.layer_dir(&pod.uid, &plan.id);
     let lower: Vec<PathBuf> = image.layers.iter().rev().cloned().collect();

@@ -2,23 +2,18 @@
 
 use super::Rooms;
 use super::failure::{because, failed};
-use crate::model::ImageId;
+use crate::images::Reference;
 use crate::model::action::Outcome;
 use crate::model::observed::Image;
 use crate::model::pod::{Pod, PullPolicy};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Sees to it that an image is there. The reasons are those of the kubelet (`pkg/kubelet/images/types.go`).
-pub(super) async fn ensure(rooms: &Arc<Rooms>, reference: String, policy: PullPolicy) -> Outcome {
-    let at = Arc::clone(rooms);
-    let wanted = reference.clone();
-    let found = tokio::task::spawn_blocking(move || at.images.resolve(&wanted)).await;
-    let found = match found {
-        Ok(Ok(found)) => found,
-        Ok(Err(error)) => return because("InvalidImageName", &error),
-        Err(error) => return because("ImageInspectError", &error),
-    };
+pub(super) fn ensure(rooms: &Rooms, reference: &str, policy: PullPolicy) -> Outcome {
+    if let Err(error) = Reference::parse(reference) {
+        return because("InvalidImageName", &error);
+    }
+    let found = rooms.images.resolve(reference);
     match (found, policy) {
         (Some(image), PullPolicy::IfNotPresent | PullPolicy::Never) => {
             Outcome::Image { id: image.id.clone(), fetched: None }
@@ -51,15 +46,38 @@ pub fn images_of(rooms: &Rooms, pod: &Pod) -> BTreeMap<String, Image> {
 }
 
 fn seen(rooms: &Rooms, reference: &str) -> Option<Image> {
-    let image = rooms.images.resolve(reference).ok()??;
-    Some(Image {
-        id: image.id.clone(),
-        digest: image.digest.clone(),
-        stop_signal: image.config.stop_signal.clone(),
-    })
+    let image = rooms.images.resolve(reference)?;
+    let stop = Some(image.config.stop_signal.clone()).filter(|signal| !signal.is_empty());
+    Some(Image { digest: shown_id(&image), id: image.id, stop_signal: stop })
 }
 
-/// An image by its id.
-pub(super) fn by_id(rooms: &Rooms, id: &ImageId) -> Option<crate::images::Image> {
-    rooms.images.resolve(id.as_str()).ok().flatten()
+/// What a container's `imageID` shows: the repository with the manifest's digest, or the image's own id where an
+/// archive gave none.
+fn shown_id(image: &crate::images::Image) -> String {
+    let repository = image.references.first().map(|name| repository(name));
+    match (repository, image.digests.first()) {
+        (Some(repository), Some(digest)) => format!("{repository}@{digest}"),
+        _ => format!("sha256:{}", image.id),
+    }
+}
+
+/// A full name without its tag or digest.
+fn repository(name: &str) -> &str {
+    let name = name.split_once('@').map_or(name, |(name, _)| name);
+    match name.rsplit_once(':') {
+        Some((repository, tag)) if !tag.contains('/') => repository,
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::repository;
+
+    #[test]
+    fn a_repository_is_a_name_without_its_tag() {
+        assert_eq!(repository("docker.io/library/redis:8"), "docker.io/library/redis");
+        assert_eq!(repository("localhost:5000/redis"), "localhost:5000/redis");
+        assert_eq!(repository("a.b/c:d@sha256:00"), "a.b/c");
+    }
 }

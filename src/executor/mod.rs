@@ -66,7 +66,7 @@ async fn dispatch(rooms: &Arc<Rooms>, job: Job) -> Outcome {
         Action::PrepareVolume { volume } => sandbox::prepare_volume(rooms, pod, volume).await,
         Action::CreateSandbox(plan) => sandbox::create(rooms, uid, pod, plan).await,
         Action::AttachNetwork { address, .. } => sandbox::attach(rooms, uid, sandbox, address).await,
-        Action::EnsureImage { reference, policy, .. } => image::ensure(rooms, reference, policy).await,
+        Action::EnsureImage { reference, policy, .. } => image::ensure(rooms, &reference, policy),
         Action::StartContainer(plan) => container::start(rooms, pod, sandbox, *plan).await,
         Action::Signal { id, signal, .. } => container::signal(rooms, id, &signal).await,
         Action::Kill { id, .. } => done(rooms.supervisor.ask(Ask::Kill { id }).await),
@@ -75,7 +75,7 @@ async fn dispatch(rooms: &Arc<Rooms>, job: Job) -> Outcome {
             remove::container(rooms, uid, pod, id, name, container, drop_logs_below).await
         }
         Action::DetachNetwork { .. } => blocking(move || crate::network::detach(&uid)).await,
-        Action::DestroySandbox { .. } => remove::sandbox(rooms, uid, pod).await,
+        Action::DestroySandbox { .. } => remove::sandbox(rooms, uid).await,
         Action::RemoveVolume { volume } => remove::volume(rooms, uid, pod, volume).await,
         Action::RemovePod => remove::pod(rooms, uid, pod).await,
         Action::Cancel { .. } => Outcome::Done,

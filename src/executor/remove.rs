@@ -85,7 +85,7 @@ fn drop_link(path: &Path) -> std::io::Result<()> {
 }
 
 /// Lets the namespaces go and removes the pod's cgroup and shared memory.
-pub(super) async fn sandbox(rooms: &Arc<Rooms>, uid: PodUid, pod: Option<Arc<Pod>>) -> Outcome {
+pub(super) async fn sandbox(rooms: &Arc<Rooms>, uid: PodUid) -> Outcome {
     let released = rooms.supervisor.ask(Ask::RemoveSandbox { pod: uid.clone() }).await;
     let at = Arc::clone(rooms);
     let removed = steps(move || {

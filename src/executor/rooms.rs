@@ -1,7 +1,7 @@
 //! The rooms that actions go through, opened once.
 
 use crate::config::Config;
-use crate::images::ImageStore;
+use crate::images::{Host, ImageStore};
 use crate::model::{ContainerId, PodUid};
 use crate::model::pod::Pod;
 use crate::model::supervise::LogLimits;
@@ -15,9 +15,6 @@ use std::path::{Path, PathBuf};
 /// Why a room could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum RoomsError {
-    /// The image store.
-    #[error("open the image store")]
-    Images(#[from] crate::images::ImageError),
     /// The node's own figures.
     #[error("look at the node")]
     Node(#[from] crate::observe::NodeError),
@@ -61,7 +58,7 @@ impl Rooms {
         };
         Ok(Self {
             supervisor: Client::new(&run.join("supervisor.sock"), logs),
-            images: ImageStore::open(&data.join("images"))?,
+            images: open_images(&data.join("images")),
             cgroups: Cgroups::open(&config.cgroup_root)?,
             memory: crate::observe::memory_total()?,
             bridge: Bridge { name: "armlet0".to_owned(), gateway: first_address(network), prefix_len },
@@ -107,4 +104,13 @@ fn first_address(network: IpAddr) -> IpAddr {
         IpAddr::V4(a) => IpAddr::V4((u32::from(a).saturating_add(1)).into()),
         IpAddr::V6(a) => IpAddr::V6((u128::from(a).saturating_add(1)).into()),
     }
+}
+
+/// Opens the image store, and says what was found damaged.
+fn open_images(root: &Path) -> ImageStore {
+    let opened = ImageStore::open(root, Host::detect());
+    for problem in &opened.problems {
+        tracing::warn!("{}", crate::sys::log::chain(problem));
+    }
+    opened.store
 }
