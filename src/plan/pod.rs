@@ -161,7 +161,8 @@ fn make_sandbox(view: &View<'_>, draft: &mut Draft) {
     if waits_after_failure(view, draft) {
         return;
     }
-    let attempt = seen.facts.durable.sandbox.map_or(0, |newest| newest.saturating_add(1));
+    let newest = seen.facts.durable.sandbox.max(seen.facts.volatile.sandbox);
+    let attempt = newest.map_or(0, |newest| newest.saturating_add(1));
     let created = draft.act(seen, Action::CreateSandbox(sandbox_plan(view, attempt)));
     if created && attempt > 0 && seen.facts.volatile.sandbox_failure.is_none() {
         let message = "Pod sandbox changed, it will be killed and re-created.";

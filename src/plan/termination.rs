@@ -178,7 +178,8 @@ impl Teardown<'_> {
         let seen = self.seen;
         remove_ended(seen, draft, self.now);
         let done = &seen.facts.volatile.torn_down;
-        let attempt = seen.sandbox.as_ref().map(|s| s.attempt).or(seen.facts.durable.sandbox);
+        let attempt =
+            seen.sandbox.as_ref().map(|s| s.attempt).or(seen.facts.durable.sandbox.max(seen.facts.volatile.sandbox));
         let busy = self.busy_making();
         let host = self.pod.is_some_and(|p| p.spec.host_network);
         let (mut network, mut sandbox, mut volumes) = (done.network || host, done.sandbox, true);
