@@ -141,7 +141,7 @@ pub(super) fn remove_ended(seen: &Observed, draft: &mut Draft, now: Now) {
         let entry = &container.entry;
         let record = seen.facts.durable.containers.get(&entry.name);
         let newest = record.map_or(entry.attempt, |r| r.attempt);
-        let taken = record.is_none_or(|r| r.id != entry.id || r.ended.is_some());
+        let taken = seen.pod.is_none() || record.is_none_or(|r| r.id != entry.id || r.ended.is_some());
         if taken {
             let action = Action::RemoveContainer {
                 id: entry.id.clone(),

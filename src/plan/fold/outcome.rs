@@ -47,7 +47,7 @@ pub fn outcome(facts: &mut Facts, pod: Option<&Pod>, action: &Action, outcome: &
         }
         Action::DetachNetwork { .. } => {
             // While the pod goes on, another network follows.
-            let ending = facts.durable.finished.is_some() || facts.volatile.stop.is_some();
+            let ending = pod.is_none() || facts.durable.finished.is_some() || facts.volatile.stop.is_some();
             let done = torn(facts, action, outcome, now, &mut changes, |torn| torn.network = ending);
             if done {
                 facts.volatile.network = None;

@@ -28,6 +28,7 @@ pub fn table(observed: &mut Observed, now: Now) -> Changes {
     for container in pod.spec.init_containers.iter().chain(&pod.spec.containers) {
         take_over(observed, &pod, container, now, &mut changes);
     }
+    observed.uncommitted |= changes.durable;
     changes
 }
 

@@ -109,7 +109,8 @@ fn may_signal(world: &World, name: &str) {
 
 /// Never before the deadline that counts now.
 fn may_kill(world: &World, id: &ContainerId) {
-    let pods = world.facts.volatile.stop.as_ref().map(|s| s.deadline);
+    let stop = world.facts.volatile.stop.as_ref().map(|s| s.deadline);
+    let pods = [stop, finish(world)].into_iter().flatten().min();
     let earliest = match world.signalled.get(id) {
         Some(signal) => {
             let own = signal.at + signal.grace;
@@ -118,6 +119,15 @@ fn may_kill(world: &World, id: &ContainerId) {
         None => pods.unwrap_or(BootTime(u64::MAX)),
     };
     assert!(world.now.boot >= earliest, "{id} killed at {:?} instead of {earliest:?}", world.now.boot);
+}
+
+/// When the sidecars of a pod whose other containers are done are out of time.
+fn finish(world: &World) -> Option<BootTime> {
+    let spec = &world.pod.spec;
+    let main = || spec.init_containers.iter().filter(|c| !c.is_sidecar()).chain(&spec.containers);
+    let last = main().filter_map(|c| world.facts.volatile.containers.get(&c.name)?.finished_at).max()?;
+    let over = !main().any(|c| world.live(&c.name));
+    over.then(|| last + Millis::from_secs(spec.termination_grace_secs))
 }
 
 fn ended(phase: Phase) -> bool {
@@ -216,8 +226,9 @@ fn running_converges(seed: u64) {
 fn campaign(name: &str, worlds: u64, run: fn(u64)) {
     let secs = std::env::var("ARMLET_CAMPAIGN_SECS").ok().and_then(|s| s.parse().ok());
     let until = secs.map(|secs| crate::plan::testing::Stopwatch::new(Duration::from_secs(secs)));
-    let mut seed = std::env::var("ARMLET_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0);
-    while until.as_ref().map_or(seed < worlds, |u| !u.over()) {
+    let first = std::env::var("ARMLET_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0);
+    let mut seed = first;
+    while until.as_ref().map_or(seed < first + worlds, |u| !u.over()) {
         if std::panic::catch_unwind(|| run(seed)).is_err() {
             panic!("{name}: the world of seed {seed} breaks a law");
         }
