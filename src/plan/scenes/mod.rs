@@ -118,6 +118,15 @@ impl Scene {
         panic!("no rest: {done:?}");
     }
 
+    /// Looks once, without doing anything: what would be done.
+    fn look(&mut self) -> Vec<String> {
+        let _ = fold::table(&mut self.seen, self.now);
+        self.seen.uncommitted = self.uncommitted;
+        self.plan = pod(&self.seen, &self.grants, self.now);
+        let _ = fold::status(&mut self.seen.facts, &self.plan.status);
+        self.plan.actions.iter().map(label).collect()
+    }
+
     /// Ends an action that hangs, or does one.
     fn perform(&mut self, action: &Action) {
         let outcome = match self.fail.get(&label(action)) {

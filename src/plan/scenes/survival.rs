@@ -95,6 +95,36 @@ fn nothing_is_forgotten_before_it_is_committed() {
 }
 
 #[test]
+fn an_end_is_committed_before_anything_is_taken_away() {
+    let mut pod = pod("p", &["app"]);
+    pod.spec.restart_policy = RestartPolicy::Never;
+    let mut scene = Scene::new(pod);
+    scene.go();
+    scene.uncommitted = true;
+    scene.exit("app", 0);
+    assert!(scene.look().is_empty());
+    assert!(scene.look().is_empty());
+    scene.uncommitted = false;
+    assert_eq!(scene.go(), ["remove app", "detach 0", "destroy 0"]);
+}
+
+#[test]
+fn an_attempt_belongs_to_the_sandbox_that_it_ran_in() {
+    let mut pod = pod("p", &["app"]);
+    pod.spec.init_containers = vec![container("setup")];
+    let mut scene = Scene::new(pod);
+    scene.go();
+    // Only the supervisor still knows of the first attempt, and the sandbox is another one by now.
+    scene.exit("setup", 0);
+    scene.seen.facts.durable.containers.clear();
+    scene.pass(1000);
+    let mut sandbox = scene.seen.sandbox.clone().unwrap();
+    (sandbox.attempt, sandbox.created_at) = (1, scene.now.boot);
+    scene.seen.sandbox = Some(sandbox);
+    assert_eq!(scene.go(), ["remove setup", "detach 0", "attach 1", "start setup#1"]);
+}
+
+#[test]
 fn a_lost_record_is_taken_over_again_without_counting_twice() {
     let mut scene = Scene::new(pod("p", &["app"]));
     scene.go();

@@ -80,7 +80,10 @@ fn may_start(world: &World, name: &str, id: &ContainerId, attempt: u32) {
     assert_eq!(spec.volumes.len(), world.volumes.len(), "{name} starts without its volumes");
     for earlier in spec.init_containers.iter().take_while(|c| c.name != name) {
         assert!(begun_here(world, earlier), "{name} starts before {}", earlier.name);
+        let ended = world.facts.durable.containers[&earlier.name].ended.as_ref();
+        assert!(earlier.is_sidecar() || ended.is_some_and(|e| e.exit_code == 0), "{} is not done", earlier.name);
     }
+    may_start_again(world, name);
     for earlier in spec.containers.iter().take_while(|c| c.name != name) {
         let fact = world.facts.volatile.containers.get(&earlier.name);
         let image = world.facts.volatile.images.get(&earlier.image);
@@ -89,6 +92,29 @@ fn may_start(world: &World, name: &str, id: &ContainerId, attempt: u32) {
             || image.is_some_and(|i| i.failure.is_some() || i.ensured_at.is_some());
         let over = world.facts.durable.containers.get(&earlier.name).is_some_and(|r| r.ended.is_some());
         assert!(init || failed || over || begun_here(world, earlier), "{name} starts before {}", earlier.name);
+    }
+}
+
+/// What has ended for good does not start again.
+fn may_start_again(world: &World, name: &str) {
+    let Some(record) = world.facts.durable.containers.get(name) else { return };
+    let stop = world.facts.volatile.containers.get(name).and_then(|f| f.stop.as_ref());
+    let ours = stop.is_some_and(|s| s.id == record.id && s.restart);
+    let spec = &world.pod.spec;
+    let code = record.ended.as_ref().map(|e| e.exit_code);
+    let of = |c: &Container| c.restart_policy.unwrap_or(spec.restart_policy);
+    if let Some(main) = spec.containers.iter().find(|c| c.name == name).filter(|_| !ours) {
+        let over = match of(main) {
+            RestartPolicy::Always => false,
+            RestartPolicy::OnFailure => code == Some(0),
+            RestartPolicy::Never => true,
+        };
+        assert!(!over, "{name} had ended for good with {code:?}");
+    }
+    if let Some(init) = spec.init_containers.iter().find(|c| c.name == name && !c.is_sidecar()) {
+        let failed_for_good = of(init) == RestartPolicy::Never && code != Some(0);
+        let done = code == Some(0) && begun_here(world, init);
+        assert!(!failed_for_good && !done, "{name} had ended for good with {code:?}");
     }
 }
 
