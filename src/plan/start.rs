@@ -9,7 +9,7 @@ use crate::model::observed::Image;
 use crate::model::pod::{Container, Pod};
 use crate::model::status::Terminated;
 use crate::model::{BootTime, ContainerId, Millis};
-use sha2::{Digest, Sha256};
+use ring::digest::{Context, SHA256};
 
 /// What a create child may take before it is killed.
 const CREATE_TIMEOUT: Millis = Millis::from_secs(120);
@@ -130,14 +130,13 @@ pub fn pod_log_dir(pod_logs_dir: &str, pod: &Pod) -> String {
 /// An id that is never used twice on a node and yet the same each time this attempt is planned: a start is safe to
 /// repeat. The boot id and the pod's nonce keep it apart from attempts that were forgotten.
 fn container_id(view: &View<'_>, name: &str, attempt: u32) -> ContainerId {
-    let mut hash = Sha256::new();
-    hash.update(view.seen.facts.durable.nonce.to_be_bytes());
-    hash.update(attempt.to_be_bytes());
+    let mut hash = Context::new(&SHA256);
+    hash.update(&view.seen.facts.durable.nonce.to_be_bytes());
+    hash.update(&attempt.to_be_bytes());
     for part in [view.seen.node.boot_id.as_str(), view.seen.uid.as_str(), name] {
-        hash.update(part.len().to_be_bytes());
-        hash.update(part);
+        hash.update(&part.len().to_be_bytes());
+        hash.update(part.as_bytes());
     }
-    let digest: [u8; 32] = hash.finalize().into();
-    let (half, _) = digest.split_at(16);
-    ContainerId::from_bits(half.iter().fold(0, |bits, byte| bits << 8 | u128::from(*byte)))
+    let digest = hash.finish();
+    ContainerId::from_bits(digest.as_ref().iter().take(16).fold(0, |bits, byte| bits << 8 | u128::from(*byte)))
 }
