@@ -11,11 +11,12 @@ mod node;
 mod read;
 mod setting;
 
+pub use crate::wire::Problem;
 pub use flags::{Args, DEFAULT_CONFIG};
 
 use crate::model::{Millis, Quantity};
 use crate::wire::document::{self, Document};
-use crate::wire::problem::{Path, Problem, Severity};
+use crate::wire::problem::{Path, Severity};
 use crate::wire::report::Report;
 use crate::wire::schema::{self, Field};
 use serde_json::Value;
