@@ -20,7 +20,6 @@ pub mod overlay;
 pub mod privileges;
 pub mod program;
 pub mod random;
-pub mod readiness;
 pub mod ready;
 pub mod seccomp;
 pub mod seqpacket;
