@@ -80,16 +80,19 @@ struct Zstd<R: Read> {
     state: State<R>,
 }
 
+/// Used for frame after frame: it keeps its window and tables.
+type Decoder = Box<ruzstd::decoding::FrameDecoder>;
+
 enum State<R: Read> {
-    Between(Rewind<R>, ruzstd::decoding::FrameDecoder),
-    Inside(Box<ruzstd::decoding::StreamingDecoder<Rewind<R>, ruzstd::decoding::FrameDecoder>>),
+    Between(Rewind<R>, Decoder),
+    Inside(ruzstd::decoding::StreamingDecoder<Rewind<R>, Decoder>),
     Ended,
 }
 
 impl<R: Read> Zstd<R> {
     fn new(input: R) -> Self {
         let input = Rewind { held: Vec::new(), inner: input };
-        Self { state: State::Between(input, ruzstd::decoding::FrameDecoder::new()) }
+        Self { state: State::Between(input, Decoder::default()) }
     }
 }
 
@@ -144,7 +147,7 @@ impl<R: Read> Rewind<R> {
 }
 
 /// Looks at the next frame's header (RFC 8878, 3.1) before the decoder gets it.
-fn next_frame<R: Read>(mut input: Rewind<R>, decoder: ruzstd::decoding::FrameDecoder) -> io::Result<State<R>> {
+fn next_frame<R: Read>(mut input: Rewind<R>, decoder: Decoder) -> io::Result<State<R>> {
     let mut header = Vec::with_capacity(FRAME_HEADER);
     if input.by_ref().take(FRAME_HEADER as u64).read_to_end(&mut header)? == 0 {
         return Ok(State::Ended);
@@ -163,7 +166,7 @@ fn next_frame<R: Read>(mut input: Rewind<R>, decoder: ruzstd::decoding::FrameDec
     }
     input.take_back(&header);
     let frame = ruzstd::decoding::StreamingDecoder::new_with_decoder(input, decoder);
-    Ok(State::Inside(Box::new(frame.map_err(|_| StreamError::Zstd)?)))
+    Ok(State::Inside(frame.map_err(|_| StreamError::Zstd)?))
 }
 
 /// The longest frame header, the magic number included.

@@ -17,16 +17,21 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// A reader that hashes and counts what passes.
+/// A reader that counts what passes, and hashes it if asked.
 pub(super) struct Hashing<R> {
     inner: R,
-    context: ring::digest::Context,
+    context: Option<ring::digest::Context>,
     count: Rc<Cell<u64>>,
 }
 
 impl<R: Read> Hashing<R> {
     pub(super) fn new(inner: R) -> Self {
-        Self { inner, context: ring::digest::Context::new(&ring::digest::SHA256), count: Rc::default() }
+        Self { inner, context: Some(ring::digest::Context::new(&ring::digest::SHA256)), count: Rc::default() }
+    }
+
+    /// Only counts.
+    pub(super) fn counting(inner: R) -> Self {
+        Self { inner, context: None, count: Rc::default() }
     }
 
     /// Bytes read so far, to be asked while the reader is lent out.
@@ -34,17 +39,19 @@ impl<R: Read> Hashing<R> {
         Rc::clone(&self.count)
     }
 
-    /// Reads to the end, so that the digest covers everything, and gives it.
-    pub(super) fn finish(mut self) -> io::Result<String> {
+    /// Reads to the end, so that the digest covers everything, and gives it in hexadecimal.
+    pub(super) fn finish(mut self) -> io::Result<Option<String>> {
         io::copy(&mut self, &mut io::sink())?;
-        Ok(hex(self.context.finish().as_ref()))
+        Ok(self.context.map(|context| hex(context.finish().as_ref())))
     }
 }
 
 impl<R: Read> Read for Hashing<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.inner.read(buf)?;
-        self.context.update(buf.get(..n).unwrap_or_default());
+        if let Some(context) = &mut self.context {
+            context.update(buf.get(..n).unwrap_or_default());
+        }
         self.count.set(self.count.get().saturating_add(n as u64));
         Ok(n)
     }
@@ -62,7 +69,7 @@ mod tests {
         let count = reader.count();
         reader.read_exact(&mut [0]).unwrap();
         assert_eq!(count.get(), 1);
-        assert_eq!(reader.finish().unwrap(), expect);
+        assert_eq!(reader.finish().unwrap().unwrap(), expect);
         assert_eq!(count.get(), 3);
     }
 }

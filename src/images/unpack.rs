@@ -8,7 +8,7 @@
 //! Whiteouts become overlayfs's own: `.wh.name` a character device 0/0, `.wh..wh..opq` the attribute
 //! `trusted.overlay.opaque` of its folder (OCI image spec, layer.md).
 
-use super::tar::{Entry, Input, Kind, TarError, TarReader};
+use super::tar_reader::{Entry, Input, Kind, TarError, TarReader};
 use crate::sys::beneath::{self, Attributes, Beneath, Place};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Stat};
