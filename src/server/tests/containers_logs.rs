@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 fn write(path: &Path, text: &str) {
@@ -207,10 +207,12 @@ async fn a_follower_that_leaves_a_fake_node_frees_its_place() {
     let node = FakeNode::start(fake::view(vec![running_pod(logs.path())]));
     write(&logs.path().join("0.log"), &ticks(0..1));
     // More than the server serves at once.
-    for _ in 0..150 {
-        let (mut curl, mut lines) = follow(&node, "");
-        assert_eq!(lines.next_line().await.unwrap().unwrap(), "tick 0");
-        curl.kill().await.unwrap();
+    for _ in 0..300 {
+        let mut client = node.connect().await;
+        let request = b"GET /containerLogs/shop/web-edge1/main?follow=1 HTTP/1.1\r\nHost: x\r\n\r\n";
+        client.write_all(request).await.unwrap();
+        let mut lines = BufReader::new(client).lines();
+        while lines.next_line().await.unwrap().unwrap() != "tick 0" {}
     }
     assert_eq!(node.curl("/healthz").await.0, 200);
 }
