@@ -1,7 +1,10 @@
 //! Plain values that all rooms speak. No I/O, no clocks, no locks.
 
+pub mod action;
+pub mod event;
 pub mod api;
 pub mod ids;
+pub mod observed;
 pub mod pod;
 pub mod quantity;
 pub mod status;

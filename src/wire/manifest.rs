@@ -165,10 +165,10 @@ impl Reader<'_> {
         if !self.names.insert(format!("{namespace}/{name}")) {
             report.duplicate(&at.field("name"), format!("{namespace}/{name}"));
         }
-        if let Some(uid) = metadata.uid.as_deref().filter(|u| !u.is_empty()) {
-            if !self.names.insert(uid.to_owned()) {
-                report.duplicate(&at.field("uid"), uid);
-            }
+        if let Some(uid) = metadata.uid.as_deref().filter(|u| !u.is_empty())
+            && !self.names.insert(uid.to_owned())
+        {
+            report.duplicate(&at.field("uid"), uid);
         }
     }
 

@@ -11,7 +11,7 @@
 
 mod convert;
 mod defaults;
-mod document;
+pub(crate) mod document;
 pub mod emit;
 mod expand;
 #[cfg(test)]
@@ -21,15 +21,15 @@ mod json;
 pub mod manifest;
 #[cfg(test)]
 mod manifest_tests;
-mod names;
+pub(crate) mod names;
 pub mod pod;
 pub mod problem;
-mod report;
+pub(crate) mod report;
 mod scalar;
-mod schema;
+pub(crate) mod schema;
 pub mod status;
 mod support;
-mod tree;
+pub(crate) mod tree;
 mod validate;
 mod yaml;
 

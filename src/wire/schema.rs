@@ -40,6 +40,8 @@ pub(crate) enum Verdict {
     Kept,
     /// Read past with a warning: it is the server's to write, not the manifest's.
     Dropped,
+    /// Accepted with a warning that tells why nothing comes of it.
+    NoEffect(&'static str),
     /// Honoured as long as it has one of these values.
     Only(&'static [&'static str]),
     /// Not honoured: refused unless it says nothing.
@@ -97,6 +99,10 @@ fn judged(node: &Node, field: &Field, path: &Path, report: &mut Report<'_>) -> O
             }
             None
         }
+        Verdict::NoEffect(why) => {
+            report.warning(path, format!("has no effect: {why}"));
+            None
+        }
         Verdict::Refused if node.is_empty() || node.data == Data::Bool(false) => None,
         Verdict::Reference(_) if node.is_empty() && !matches!(field.kind, Kind::Object(_)) => None,
         Verdict::Refused | Verdict::RefusedChoice => {
@@ -104,7 +110,7 @@ fn judged(node: &Node, field: &Field, path: &Path, report: &mut Report<'_>) -> O
             None
         }
         Verdict::Reference(resource) => {
-            report.error(path, format!("Forbidden: static pods may not reference {resource}"));
+            report.forbidden(path, &format!("static pods may not reference {resource}"));
             None
         }
         Verdict::Only(allowed) => {

@@ -56,10 +56,10 @@ fn handler(probe: &Probe, container: &Container, path: &Path, report: &mut Repor
     for second in named {
         report.forbidden(&path.field(second), "may not specify more than 1 handler type");
     }
-    if let Some(exec) = &probe.exec {
-        if exec.command.as_deref().unwrap_or(&[]).is_empty() {
-            report.required(&path.field("exec").field("command"), "");
-        }
+    if let Some(exec) = &probe.exec
+        && exec.command.as_deref().unwrap_or(&[]).is_empty()
+    {
+        report.required(&path.field("exec").field("command"), "");
     }
     if let Some(get) = &probe.http_get {
         http_get(get, container, &path.field("httpGet"), report);

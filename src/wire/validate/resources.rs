@@ -70,7 +70,7 @@ fn amounts<'a>(
 fn huge_pages(size: &str, amount: Quantity, text: &str, path: &Path, report: &mut Report<'_>) {
     match Quantity::parse(size).map(Quantity::units) {
         Ok(page) if page.is_power_of_two() => {
-            if amount.units() % page != 0 {
+            if !amount.units().is_multiple_of(page) {
                 report.invalid(path, text, &format!("must be a multiple of the page size {size}"));
             }
         }

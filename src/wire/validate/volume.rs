@@ -32,10 +32,10 @@ fn source(volume: &Volume, path: &Path, report: &mut Report<'_>) {
     if volume.empty_dir.is_some() && volume.host_path.is_some() {
         report.forbidden(&path.field("hostPath"), "may not specify more than 1 volume type");
     }
-    if let Some(limit) = volume.empty_dir.as_ref().and_then(|e| e.size_limit.as_ref()) {
-        if let Err(error) = Quantity::parse(&limit.0) {
-            report.invalid(&path.field("emptyDir").field("sizeLimit"), &limit.0, &error.to_string());
-        }
+    if let Some(limit) = volume.empty_dir.as_ref().and_then(|e| e.size_limit.as_ref())
+        && let Err(error) = Quantity::parse(&limit.0)
+    {
+        report.invalid(&path.field("emptyDir").field("sizeLimit"), &limit.0, &error.to_string());
     }
     if let Some(host) = &volume.host_path {
         let path = path.field("hostPath");
