@@ -188,9 +188,30 @@ mod tests {
     #[test]
     fn what_docker_refuses_is_refused() {
         for bad in [
-            "", ":", "/", "a/", "/a", "a//b", "nginx:", "nginx:-x", "Nginx", "me/App", "a b", "nginx@sha256:12",
-            "nginx@md5:0123", "-a", "a-", "a..b", "a___b", "host:port/a", "ho_st.x/a", "../a", "a:b:c", "é",
-            &"a".repeat(256), &format!("a:{}", "t".repeat(129)),
+            "",
+            ":",
+            "/",
+            "a/",
+            "/a",
+            "a//b",
+            "nginx:",
+            "nginx:-x",
+            "Nginx",
+            "me/App",
+            "a b",
+            "nginx@sha256:12",
+            "nginx@md5:0123",
+            "-a",
+            "a-",
+            "a..b",
+            "a___b",
+            "host:port/a",
+            "ho_st.x/a",
+            "../a",
+            "a:b:c",
+            "é",
+            &"a".repeat(256),
+            &format!("a:{}", "t".repeat(129)),
         ] {
             assert!(Reference::parse(bad).is_err(), "{bad:?}");
         }

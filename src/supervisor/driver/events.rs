@@ -101,6 +101,8 @@ impl Supervisor {
                 Err(e) => return tracing::error!(error = %e, "looking for ended children failed"),
             };
             self.read_last_words(pid, now);
+            // What follows may name the child by its number, which after reaping can be somebody else's.
+            self.settle(now);
             let who = self.table.who(pid).cloned();
             let oom = matches!(&who, Some(Who::First(id)) if self.oom_killed(id));
             if let Err(e) = children::reap(pid) {
