@@ -1,15 +1,24 @@
 //! The armlet binary: chooses a role from argv before any thread starts.
 
+use armlet::model::supervise::role;
+use armlet::{runtime, supervisor};
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let role = args.first().and_then(|r| r.to_str()).unwrap_or_default();
-    let rest = args.get(1..).unwrap_or_default();
-    match role {
-        "supervisor" => armlet::supervisor::run(rest),
-        "logger" => armlet::supervisor::logger::run(),
-        _ => ExitCode::FAILURE,
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let rest = args.get(2..).unwrap_or_default();
+    if std::process::id() == 1 {
+        return supervisor::run(args.get(1..).unwrap_or_default());
+    }
+    match args.get(1).and_then(|arg| arg.to_str()) {
+        Some("supervisor") => supervisor::run(rest),
+        Some(role::LOGGER) => supervisor::logger::run(),
+        Some(role::CREATE) => {
+            rest.first().map_or(ExitCode::from(2), |bundle| runtime::create::run_create(Path::new(bundle)))
+        }
+        Some(role::EXEC) => runtime::create::run_exec(),
+        _ => ExitCode::from(2),
     }
 }

@@ -7,6 +7,9 @@
 pub mod fold;
 mod node;
 mod pod;
+pub mod resources;
+#[cfg(test)]
+mod testing;
 
 pub use node::{Admission, Capacity, Grants, NodeObserved, NodePlan, PodSummary, node};
 pub use pod::{Plan, pod};

@@ -1,1 +1,10 @@
 //! OCI specs, cgroups, the supervisor's client, and the create and exec roles.
+
+pub mod accounts;
+pub mod capability;
+pub mod cgroup;
+pub mod create;
+pub mod devices;
+pub mod request;
+pub mod seccomp;
+pub mod spec;

@@ -5,7 +5,7 @@ use super::groups::Groups;
 use super::logger::protocol::{Order, Report};
 use super::poller::{Interest, Poller, Source, Watched};
 use super::roles::{self, Role};
-use crate::model::supervise::LogLimits;
+use crate::model::supervise::{LogLimits, role};
 use crate::model::time::Now;
 use crate::model::{BootTime, ContainerId, Millis, PodUid};
 use crate::sys::seqpacket;
@@ -132,9 +132,9 @@ impl Logs {
 
     fn start(&mut self, exe: &OwnedFd, groups: &Groups, poller: &mut Poller) -> std::io::Result<()> {
         let (ours, theirs) = seqpacket::pair()?;
-        let args = ["logger".to_owned()];
-        let role = Role { args: &args, group: "logger", oom_score_adj: -998, die_with_parent: true };
-        self.pid = Some(roles::own(exe, groups, &role, Some(&theirs))?);
+        let args = [role::LOGGER.to_owned()];
+        let logger = Role { args: &args, group: "logger", oom_score_adj: -998, die_with_parent: true };
+        self.pid = Some(roles::own(exe, groups, &logger, Some(&theirs))?);
         self.socket = Some(poller.add(ours, Source::Logger, Interest::Read)?);
         self.limits_sent = false;
         self.waits = false;

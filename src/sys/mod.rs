@@ -1,11 +1,18 @@
 //! Thin, safe Linux calls. Knows nothing of pods.
 
+pub mod bpf;
 pub mod children;
 pub mod clock;
+pub mod confined;
 pub mod exe;
+pub mod layers;
 pub mod log;
 pub mod namespaces;
 pub mod netlink;
 pub mod netns;
+pub mod overlay;
+pub mod privileges;
+pub mod program;
+pub mod seccomp;
 pub mod seqpacket;
 pub mod signals;

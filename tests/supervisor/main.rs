@@ -7,6 +7,7 @@ mod cases;
 mod fake;
 mod harness;
 
+use armlet::model::supervise::role;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -15,9 +16,9 @@ fn main() -> ExitCode {
     let rest = args.get(1..).unwrap_or_default();
     match args.first().and_then(|a| a.to_str()) {
         Some("supervisor") => armlet::supervisor::run(rest),
-        Some("logger") => armlet::supervisor::logger::run(),
-        Some("create") => fake::create(rest),
-        Some("exec") => fake::exec(),
+        Some(role::LOGGER) => armlet::supervisor::logger::run(),
+        Some(role::CREATE) => fake::create(rest),
+        Some(role::EXEC) => fake::exec(),
         Some("--list") => ExitCode::SUCCESS,
         other => cases::run(other.filter(|a| !a.starts_with('-'))),
     }
