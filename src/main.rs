@@ -15,6 +15,7 @@ fn main() -> ExitCode {
     match args.get(1).and_then(|arg| arg.to_str()) {
         Some("supervisor") => supervisor::run(rest),
         Some(role::LOGGER) => supervisor::logger::run(),
+        Some(role::DHCP) => supervisor::dhcp::run(rest),
         Some(role::CREATE) => {
             rest.first().map_or(ExitCode::from(2), |bundle| runtime::create::run_create(Path::new(bundle)))
         }

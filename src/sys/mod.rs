@@ -4,6 +4,7 @@ pub mod bpf;
 pub mod children;
 pub mod clock;
 pub mod confined;
+pub mod device;
 pub mod exe;
 pub mod layers;
 pub mod log;

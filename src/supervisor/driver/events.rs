@@ -71,8 +71,9 @@ impl Supervisor {
         while let Some(signal) = signals::next(&self.signals.fd) {
             match signal {
                 libc::SIGCHLD => children = true,
-                // The kernel sends SIGINT to process 1 for ctrl-alt-del.
-                libc::SIGINT => self.shut_down(self.node.is_process_one(), now),
+                // To process 1 the kernel sends SIGINT for ctrl-alt-del, and busybox' `reboot` SIGTERM; its `halt` and
+                // `poweroff` send SIGUSR1 and SIGUSR2, a UPS monitor SIGPWR.
+                libc::SIGINT | libc::SIGTERM => self.shut_down(self.node.is_process_one(), now),
                 _ => self.shut_down(false, now),
             }
         }
