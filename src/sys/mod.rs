@@ -6,6 +6,7 @@ pub mod children;
 pub mod clock;
 pub mod confined;
 pub mod durable;
+pub mod device;
 pub mod exe;
 pub mod files;
 pub mod inotify;
