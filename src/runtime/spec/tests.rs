@@ -1,9 +1,9 @@
 //! Tables over whole specs.
 
 use super::*;
+use crate::model::action::CpuMax;
 use crate::model::pod::{DnsConfig, DnsPolicy, PodSpec, PullPolicy, ResourceRequirements, Resources, RestartPolicy};
 use crate::model::pod::{Security, Source, TerminationMessagePolicy};
-use crate::model::action::CpuMax;
 use crate::model::{BootTime, PodUid, WallTime};
 use oci_spec::runtime::LinuxNamespaceType as Namespace;
 
@@ -294,7 +294,8 @@ fn volumes_win_over_managed_files_and_outer_mounts_come_first() {
         ];
     });
     let spec = world.spec();
-    let want = ["/proc", "/dev", "/dev/pts", "/sys", "/sys/fs/cgroup", "/data", "/dev/shm", "/data/deep", "/etc/hosts/"];
+    let want =
+        ["/proc", "/dev", "/dev/pts", "/sys", "/sys/fs/cgroup", "/data", "/dev/shm", "/data/deep", "/etc/hosts/"];
     assert_eq!(destinations(&spec), [want.as_slice(), &["/dev/mqueue"]].concat());
     assert_eq!(options(&spec, "/data/deep"), ["rbind", "rprivate", "ro"]);
     assert_eq!(options(&spec, "/data"), ["rbind", "rprivate", "rw"]);
