@@ -128,7 +128,7 @@ fn open_terminal(supervisor: &OwnedFd, size: Option<(u16, u16)>, uid: u32) -> Re
         let master = rustix::fs::openat(CWD, "/dev/pts/ptmx", flags, Mode::empty())?;
         // What the container has put there instead must not get this process's descriptors.
         let magic = rustix::fs::fstatfs(&master)?.f_type;
-        if i64::try_from(magic).ok() != Some(DEVPTS_MAGIC) {
+        if u64::try_from(magic).ok() != Some(DEVPTS_MAGIC) {
             return Err(io::Error::from_raw_os_error(libc::ENOTTY));
         }
         rustix::pty::unlockpt(&master)?;
@@ -146,7 +146,7 @@ fn open_terminal(supervisor: &OwnedFd, size: Option<(u16, u16)>, uid: u32) -> Re
 }
 
 /// `DEVPTS_SUPER_MAGIC` (linux/magic.h).
-const DEVPTS_MAGIC: i64 = 0x1cd1;
+const DEVPTS_MAGIC: u64 = 0x1cd1;
 
 #[expect(unsafe_code, reason = "clone")]
 fn clone(cgroup: &OwnedFd) -> Result<Side, CreateError> {
