@@ -13,8 +13,15 @@ export LIBSECCOMP_LINK_TYPE=static LIBSECCOMP_LIB_PATH=${LIBSECCOMP_LIB_PATH:-$T
 export CARGO_ZIGBUILD_CACHE_DIR=$TOOLS/zigbuild ZIG_GLOBAL_CACHE_DIR=$TOOLS/zig-cache
 
 cd "$ROOT"
-if [ $# != 0 ]; then exec cargo zigbuild --locked --profile "$profile" --target "$TRIPLE" "$@"; fi
-cargo zigbuild --locked --profile "$profile" --target "$TRIPLE" --bin armlet >&2
+build=(cargo zigbuild --locked --profile "$profile" --target "$TRIPLE")
+if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$TRIPLE/lib" ]; then
+    # cross/tools.sh could not install the compiled standard library and brought its source.
+    library=$(echo "$TOOLS"/rust-source/usr/src/rustc-*/library)
+    export RUSTC_BOOTSTRAP=1 __CARGO_TESTS_ONLY_SRC_ROOT=$library
+    build+=(-Zbuild-std=std,panic_unwind)
+fi
+if [ $# != 0 ]; then exec "${build[@]}" "$@"; fi
+"${build[@]}" --bin armlet >&2
 
 case $profile in dev) folder=debug ;; *) folder=$profile ;; esac
 binary=$TARGET/$TRIPLE/$folder/armlet

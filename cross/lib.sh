@@ -57,12 +57,17 @@ debian_apt() {
         local main security
         main=$(debian_mirror debian) security=$(debian_mirror debian-security)
         : >"$dir/status"
-        cat >"$dir/sources.list" <<EOF
-deb [signed-by=$keyring] $main $DEBIAN_SUITE main
-deb [signed-by=$keyring] $main $DEBIAN_SUITE-updates main
-deb [signed-by=$keyring] $security $DEBIAN_SUITE-security main
-deb-src [signed-by=$keyring] $main $DEBIAN_SUITE main
-EOF
+        {
+            echo "deb [signed-by=$keyring] $main $DEBIAN_SUITE main"
+            case $DEBIAN_SUITE in
+                *-backports) ;;
+                *)
+                    echo "deb [signed-by=$keyring] $main $DEBIAN_SUITE-updates main"
+                    echo "deb [signed-by=$keyring] $security $DEBIAN_SUITE-security main"
+                    echo "deb-src [signed-by=$keyring] $main $DEBIAN_SUITE main"
+                    ;;
+            esac
+        } >"$dir/sources.list"
     fi
     "$command" -q -oAPT::Architecture="$arch" -oAPT::Architectures="$arch" -oAPT::Sandbox::User=root \
         -oDir::Etc::sourcelist="$dir/sources.list" -oDir::Etc::sourceparts="$dir/parts" \
