@@ -18,9 +18,10 @@ fn main() -> ExitCode {
         Some("agent") => agent::boot(rest, role::STORE_CHECK),
         Some("supervisor") => supervisor::run(rest),
         Some(role::LOGGER) => supervisor::logger::run(),
-        Some(role::CREATE) => rest.first().map_or(ExitCode::from(2), |bundle| {
-            runtime::create::run_create(Path::new(bundle))
-        }),
+        Some(role::DHCP) => supervisor::dhcp::run(rest),
+        Some(role::CREATE) => {
+            rest.first().map_or(ExitCode::from(2), |bundle| runtime::create::run_create(Path::new(bundle)))
+        }
         Some(role::EXEC) => runtime::create::run_exec(),
         Some(role::STORE_CHECK) => store::check_role(rest),
         _ => ExitCode::from(cli::run(args)),

@@ -13,21 +13,30 @@ Examples:
   armlet inspect web                     everything about a pod
   armlet import ./app.tar                take images from an archive
 
-A pod is named by its name, with or without the node's name at its end, and with its namespace before it where the
-name alone is not enough: web, web-edge1, shop/web.
+A pod is named by its name, with or without the node's name at its end, and
+with its namespace before it where the name alone is not enough: web,
+web-edge1, shop/web.
 
-Exit codes: 0 done, 1 not done, 2 wrong command line, 3 the agent cannot be reached; exec passes on the program's code.";
+Exit codes: 0 done, 1 not done, 2 wrong command line, 3 the agent cannot be
+reached; exec passes on the program's code.";
 
-/// A Kubernetes node in one program: look at its pods, read their logs, run programs in them.
+/// A Kubernetes node in one program: look at its pods, read their logs, run programs in them
 #[derive(Debug, Parser)]
-#[command(name = "armlet", version, about, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(name = "armlet", version, after_help = EXAMPLES, arg_required_else_help = true)]
 pub(super) struct Cli {
     /// The agent's socket
-    #[arg(long, global = true, env = "ARMLET_SOCKET", default_value = "/run/armlet/armlet.sock", value_name = "PATH")]
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Everywhere",
+        env = "ARMLET_SOCKET",
+        default_value = "/run/armlet/armlet.sock",
+        value_name = "PATH"
+    )]
     pub(super) socket: PathBuf,
 
     /// When to use colour; NO_COLOR turns it off too
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    #[arg(long, global = true, help_heading = "Everywhere", value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     pub(super) color: Color,
 
     #[command(subcommand)]
@@ -37,11 +46,8 @@ pub(super) struct Cli {
 /// When to use colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Color {
-    /// On a terminal
     Auto,
-    /// Always
     Always,
-    /// Never
     Never,
 }
 
@@ -68,20 +74,15 @@ pub(super) enum Command {
 /// How a list is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum ListFormat {
-    /// A table with more columns
     Wide,
-    /// JSON
     Json,
-    /// YAML
     Yaml,
 }
 
 /// How one thing is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
-    /// JSON
     Json,
-    /// YAML
     Yaml,
 }
 
@@ -148,9 +149,7 @@ pub(super) struct Logs {
 /// One of a container's outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Stream {
-    /// Standard output
     Stdout,
-    /// Standard error
     Stderr,
 }
 
@@ -193,7 +192,7 @@ pub(super) struct Images {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  armlet import app.tar                  an OCI archive, or what `docker save` or `podman save` wrote
+  armlet import app.tar                  an OCI archive, or what `docker save` wrote
   armlet import ./layout                 an OCI layout folder")]
 pub(super) struct Import {
     /// The archive or folder, on this node
@@ -207,7 +206,8 @@ pub(super) struct Import {
 #[command(after_help = "\
 Examples:
   armlet inspect                         the node: manifests that cannot be run and why
-  armlet inspect web                     a pod: manifest, status, attempts with process ids, log files, cgroups")]
+  armlet inspect web                     a pod: manifest, status, and its attempts with
+                                         process ids, log files and cgroups")]
 pub(super) struct Inspect {
     /// The pod: NAME or NAMESPACE/NAME; without it the node is shown
     pub(super) pod: Option<String>,

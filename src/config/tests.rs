@@ -220,3 +220,21 @@ fn flags_parse_as_people_write_them() {
     assert_eq!((args.seccomp_default.as_deref(), args.verbosity.as_deref()), (Some("false"), Some("2")));
     assert!(parse(&["--kubeconfig", "x"]).is_err());
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig {
+        failure_persistence: None,
+        ..proptest::prelude::ProptestConfig::default()
+    })]
+
+    /// Whatever a field holds, reading says something or takes it; it never panics.
+    #[test]
+    fn any_value_of_any_field(at in 0usize..kubelet::FIELDS.len(), value in "[ -~\\n]{0,24}", flag in "\\PC{0,12}") {
+        let name = kubelet::FIELDS[at].name;
+        let text = format!("{HEAD}{name}: {value}\n---\n{NODE}podCIDR: {value:?}\nlogBudget: {value:?}\n");
+        let args = Args { pod_cidr: Some(flag.clone()), cluster_dns: Some(flag.clone()), verbosity: Some(flag), ..Args::default() };
+        let (config, _) = load(&args, Some((FILE, text.as_bytes())), &BTreeMap::new());
+        proptest::prop_assert!((1_000..=1_000_000).contains(&config.cpu_cfs_quota_period_us));
+        proptest::prop_assert!(config.container_log_max_files >= 2 && config.verbosity <= 10);
+    }
+}

@@ -195,6 +195,8 @@ pub struct Volatile {
     pub stop: Option<PodStop>,
     /// The last status that was shown.
     pub status: Option<Box<PodStatus>>,
+    /// The newest sandbox of this boot: an agent that is killed may lose [`Durable::sandbox`].
+    pub sandbox: Option<u32>,
     /// The network that was attached.
     pub network: Option<Attached>,
     /// Why the sandbox or its network could not be made.

@@ -12,6 +12,8 @@ mod pod;
 mod probes;
 pub mod resources;
 mod restart;
+#[cfg(test)]
+mod scenes;
 mod sequence;
 mod start;
 mod status;

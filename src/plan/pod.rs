@@ -115,7 +115,8 @@ fn finished(view: &View<'_>, draft: &mut Draft) {
     termination::cancel_work(seen, draft);
     if view.any_live() {
         termination::stop_in_order(view, draft, finish_deadline(view));
-    } else {
+    } else if !seen.uncommitted {
+        // Had the agent forgotten the end, the pod would go on with what is left of it.
         Teardown { seen, pod: Some(view.pod), now: view.now, everything: false }.step(draft);
     }
     draft.plan.status = seen.facts.durable.finished.as_deref().cloned().unwrap_or_default();
@@ -161,7 +162,8 @@ fn make_sandbox(view: &View<'_>, draft: &mut Draft) {
     if waits_after_failure(view, draft) {
         return;
     }
-    let attempt = seen.facts.durable.sandbox.map_or(0, |newest| newest.saturating_add(1));
+    let newest = seen.facts.durable.sandbox.max(seen.facts.volatile.sandbox);
+    let attempt = newest.map_or(0, |newest| newest.saturating_add(1));
     let created = draft.act(seen, Action::CreateSandbox(sandbox_plan(view, attempt)));
     if created && attempt > 0 && seen.facts.volatile.sandbox_failure.is_none() {
         let message = "Pod sandbox changed, it will be killed and re-created.";
@@ -223,15 +225,16 @@ fn run_in_sandbox(view: &View<'_>, draft: &mut Draft, grants: &Grants) {
         }
     }
     let Sequence { start, stop, finish } = sequence;
-    if finish {
-        termination::stop_in_order(view, draft, finish_deadline(view));
-        return;
-    }
-    termination::stop_strangers(view, draft, view.now.boot + view.grace());
     for Condemned { container, id, grace, message } in stop {
         let deadline = view.now.boot + grace;
         termination::stop(view.seen, draft, Some(view.pod), view.now, (&container.name, id), deadline, message);
     }
+    let main_live = view.containers().any(|c| !c.is_sidecar() && view.life(&c.name).live().is_some());
+    if finish && !main_live {
+        termination::stop_in_order(view, draft, finish_deadline(view));
+        return;
+    }
+    termination::stop_strangers(view, draft, view.now.boot + view.grace());
     // A volume that a restarted agent knows nothing of is prepared again before it is mounted again.
     if start.is_empty() || volumes(view, draft) {
         start::next(view, draft, &start);

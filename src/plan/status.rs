@@ -90,6 +90,7 @@ fn container(view: &View<'_>, draft: &Draft, container: &Container) -> Container
         Life::Ended(ended) => (State::Terminated(ended.clone()), before),
     };
     let (started, ready) = match life {
+        Life::Running { .. } if is_plain_init(view.pod, name) => (false, false),
         Life::Running { id, .. } => (probes::started(view, container, id), probes::ready(view, container, id)),
         Life::Ended(ended) => (false, is_plain_init(view.pod, name) && restart::succeeded(ended)),
         Life::Absent | Life::Creating(_) => (false, false),

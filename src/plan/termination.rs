@@ -141,7 +141,7 @@ pub(super) fn remove_ended(seen: &Observed, draft: &mut Draft, now: Now) {
         let entry = &container.entry;
         let record = seen.facts.durable.containers.get(&entry.name);
         let newest = record.map_or(entry.attempt, |r| r.attempt);
-        let taken = record.is_none_or(|r| r.id != entry.id || r.ended.is_some());
+        let taken = seen.pod.is_none() || record.is_none_or(|r| r.id != entry.id || r.ended.is_some());
         if taken {
             let action = Action::RemoveContainer {
                 id: entry.id.clone(),
@@ -178,7 +178,8 @@ impl Teardown<'_> {
         let seen = self.seen;
         remove_ended(seen, draft, self.now);
         let done = &seen.facts.volatile.torn_down;
-        let attempt = seen.sandbox.as_ref().map(|s| s.attempt).or(seen.facts.durable.sandbox);
+        let attempt =
+            seen.sandbox.as_ref().map(|s| s.attempt).or(seen.facts.durable.sandbox.max(seen.facts.volatile.sandbox));
         let busy = self.busy_making();
         let host = self.pod.is_some_and(|p| p.spec.host_network);
         let (mut network, mut sandbox, mut volumes) = (done.network || host, done.sandbox, true);

@@ -76,3 +76,6 @@ async fn answer(request: Request<Incoming>, context: &Context) -> Response<Body>
         Route::Unknown => reply::text(hyper::StatusCode::NOT_FOUND, "404 page not found\n"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -104,7 +104,7 @@ pub enum Problem {
         source: TreeError,
     },
     /// sled opened, but without what was stored, or with an older state: it is filled from the fact files.
-    #[error("the database in {} is of epoch {found:?} instead of {expected}: filled again from the fact files", path.display())]
+    #[error("the database in {} has epoch {found:?} instead of {expected}: it is filled again", path.display())]
     LostTree {
         /// sled's folder.
         path: PathBuf,

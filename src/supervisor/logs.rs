@@ -133,8 +133,8 @@ impl Logs {
     fn start(&mut self, exe: &OwnedFd, groups: &Groups, poller: &mut Poller) -> std::io::Result<()> {
         let (ours, theirs) = seqpacket::pair()?;
         let args = [role::LOGGER.to_owned()];
-        let role = Role { args: &args, group: "logger", oom_score_adj: -998, die_with_parent: true };
-        self.pid = Some(roles::own(exe, groups, &role, Some(&theirs))?);
+        let logger = Role { args: &args, group: "logger", oom_score_adj: -998, die_with_parent: true };
+        self.pid = Some(roles::own(exe, groups, &logger, Some(&theirs))?);
         self.socket = Some(poller.add(ours, Source::Logger, Interest::Read)?);
         self.limits_sent = false;
         self.waits = false;

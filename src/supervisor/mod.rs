@@ -6,6 +6,7 @@
 //!
 //! Never here: tokio, any other room but `model` and `sys`, a wait for a disk (that is the logger's to do), policy.
 
+pub mod dhcp;
 mod driver;
 mod groups;
 mod init;
@@ -31,6 +32,12 @@ struct Options {
     run: PathBuf,
     /// Where cgroup v2 is mounted.
     cgroup: PathBuf,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { run: PathBuf::from("/run/armlet"), cgroup: groups::default_root().to_owned() }
+    }
 }
 
 /// Why the supervisor does not start.
@@ -62,24 +69,34 @@ enum StartError {
 }
 
 /// The role `armlet supervisor [--run-dir DIR] [--cgroup-root DIR]`: runs until it is told to stop (SIGTERM), and ends
-/// the containers then.
+/// the containers then. As process 1 it first makes a Linux system out of the kernel, ignores the arguments (they are
+/// the kernel's), and ends only with the machine.
 #[must_use]
 pub fn run(args: &[OsString]) -> ExitCode {
     crate::sys::log::init("supervisor");
-    match options(args).and_then(|o| driver::Supervisor::start(&o, Node::guest())) {
+    let process_one = std::process::id() == 1;
+    let started = if process_one {
+        driver::Supervisor::start(&Options::default(), Node::boot(args))
+    } else {
+        options(args).and_then(|o| driver::Supervisor::start(&o, Node::guest()))
+    };
+    match started {
         Ok(supervisor) => {
             supervisor.run();
             ExitCode::SUCCESS
         }
         Err(e) => {
             tracing::error!(error = &e as &dyn std::error::Error, "the supervisor does not start");
+            if process_one {
+                init::give_up();
+            }
             ExitCode::FAILURE
         }
     }
 }
 
 fn options(args: &[OsString]) -> Result<Options, StartError> {
-    let mut options = Options { run: PathBuf::from("/run/armlet"), cgroup: groups::default_root().to_owned() };
+    let mut options = Options::default();
     let mut args = args.iter();
     while let Some(argument) = args.next() {
         let wrong = |why| StartError::Argument { argument: argument.clone(), why };

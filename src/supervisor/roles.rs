@@ -14,7 +14,7 @@ const OPEN_FILES: (u64, u64) = (1024, 524_288);
 
 const PATH: &std::ffi::CStr = c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Spawns `armlet create <bundle>` in a group of its own.
+/// Spawns `armlet @create <bundle>` in a group of its own.
 ///
 /// # Errors
 /// Of making the group and of clone3.
@@ -32,7 +32,7 @@ pub(crate) fn create(exe: &OwnedFd, groups: &Groups, group: &str, bundle: &str, 
     })
 }
 
-/// Spawns `armlet exec`, its order in `order`.
+/// Spawns `armlet @exec`, its order in `order`.
 ///
 /// # Errors
 /// Of making the group and of clone3.
@@ -56,12 +56,12 @@ pub(crate) fn exec(exe: &OwnedFd, groups: &Groups, ends: &ChildEnds, order: &Own
 ///
 /// # Errors
 /// Of making the group and of clone3.
-pub(crate) fn own(exe: &OwnedFd, groups: &Groups, role: &Role<'_>, socket: Option<&OwnedFd>) -> io::Result<u32> {
-    let folder = groups.make(&format!("{OWN}/{}", role.group))?;
+pub(crate) fn own(exe: &OwnedFd, groups: &Groups, child: &Role<'_>, socket: Option<&OwnedFd>) -> io::Result<u32> {
+    let folder = groups.make(&format!("{OWN}/{}", child.group))?;
     let (stdin, stdout, stderr) = (rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr());
     let mut fds = vec![(stdin, 0), (stdout, 1), (stderr, 2)];
     fds.extend(socket.map(|s| (s.as_fd(), LOGGER_SOCKET)));
-    let args = role.args.iter().map(|a| CString::new(a.as_bytes()));
+    let args = child.args.iter().map(|a| CString::new(a.as_bytes()));
     let args = [Ok(c"armlet".to_owned())].into_iter().chain(args).collect::<Result<_, _>>()?;
     children::spawn(&Program {
         exe: exe.as_fd(),
@@ -69,9 +69,9 @@ pub(crate) fn own(exe: &OwnedFd, groups: &Groups, role: &Role<'_>, socket: Optio
         env: vec![PATH.to_owned()],
         fds,
         cgroup: Some(folder.as_fd()),
-        oom_score_adj: role.oom_score_adj,
+        oom_score_adj: child.oom_score_adj,
         open_files: (OPEN_FILES.1, OPEN_FILES.1),
-        die_with_parent: role.die_with_parent,
+        die_with_parent: child.die_with_parent,
     })
 }
 

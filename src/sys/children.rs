@@ -40,6 +40,15 @@ pub fn is_ours(pid: u32) -> bool {
     pid > 0 && rc == 0
 }
 
+/// Whether this process has any child, ended or not.
+#[must_use]
+pub fn are_left() -> bool {
+    let mut info = blank();
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: `info` is a valid siginfo to write to; WNOWAIT leaves the children as they are.
+    unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, options) == 0 }
+}
+
 fn wait(kind: libc::idtype_t, pid: u32, more: i32) -> io::Result<Option<(u32, Ended)>> {
     let mut info = blank();
     // SAFETY: `info` is a valid siginfo to write to.

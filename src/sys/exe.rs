@@ -79,6 +79,12 @@ pub fn sealed_copy() -> io::Result<OwnedFd> {
     seal(copy)
 }
 
+/// Becomes the program at `path`, with the same environment and standard streams. Comes back only with an error.
+pub fn replace(path: &std::path::Path, args: &[&str]) -> io::Error {
+    use std::os::unix::process::CommandExt as _;
+    std::process::Command::new(path).args(args).exec()
+}
+
 /// Bytes in a sealed memory file, its position at the start.
 ///
 /// # Errors

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "tokio wants a promise about the descriptor, which this module keeps")]
 
 use super::inotify::FolderWatch;
+use super::watch::Watcher;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use tokio::io::Interest;
@@ -19,6 +20,9 @@ unsafe impl Steady for OwnedFd {}
 // SAFETY: it owns its descriptor in a private field that is never replaced.
 unsafe impl Steady for FolderWatch {}
 
+// SAFETY: as for `FolderWatch`.
+unsafe impl Steady for Watcher {}
+
 /// A descriptor in non-blocking mode that tokio watches. The value inside is only lent out shared.
 #[derive(Debug)]
 pub struct Ready<T: Steady>(AsyncFd<T>);
@@ -32,6 +36,12 @@ impl<T: Steady> Ready<T> {
         // SAFETY: `T` keeps its descriptor (`Steady`), and no `&mut T` ever leaves this type.
         let watched = unsafe { AsyncFd::register(inner) };
         watched.map(Self).map_err(|error| error.into_parts().1)
+    }
+
+    /// What is watched.
+    #[must_use]
+    pub fn get_ref(&self) -> &T {
+        self.0.get_ref()
     }
 
     /// Does `read`, waiting while it says `WouldBlock`.

@@ -120,6 +120,19 @@ pub fn send(pid: u32, signal: i32) -> io::Result<()> {
     if unsafe { libc::kill(pid, signal) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Sends `signal` to every process but this one. Only process 1 at the end of all things has a use for that.
+///
+/// # Errors
+/// Of kill; there being nobody is none.
+pub fn send_to_all(signal: i32) -> io::Result<()> {
+    // SAFETY: kill takes plain numbers.
+    if unsafe { libc::kill(-1, signal) } == 0 {
+        return Ok(());
+    }
+    let e = io::Error::last_os_error();
+    if e.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { Err(e) }
+}
+
 fn set_of(signals: &[i32]) -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset initialises the set; sigaddset refuses bad numbers without effect.

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use std::ffi::OsString;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
@@ -66,7 +66,7 @@ impl Watcher {
     /// Takes all changes that are waiting. Never blocks.
     ///
     /// # Errors
-    /// That of read(2).
+    /// `WouldBlock` when there are none; that of read(2).
     pub fn take(&self) -> io::Result<Vec<Change>> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.fd, &mut buffer);
@@ -74,7 +74,7 @@ impl Watcher {
         loop {
             let event = match reader.next() {
                 Ok(event) => event,
-                Err(Errno::AGAIN) => return Ok(changes),
+                Err(Errno::AGAIN) if !changes.is_empty() => return Ok(changes),
                 Err(Errno::INTR) => continue,
                 Err(e) => return Err(e.into()),
             };
@@ -91,9 +91,9 @@ impl Watcher {
 /// What is told of the watched thing itself. Unmounting is told unasked.
 const OWN: WatchFlags = WatchFlags::DELETE_SELF.union(WatchFlags::MOVE_SELF);
 
-impl AsFd for Watcher {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+impl AsRawFd for Watcher {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
         let folder = watcher.folder(dir.path()).unwrap();
         let file = watcher.file(&target).unwrap();
         assert_eq!(watcher.folder(dir.path()).unwrap(), folder);
-        assert!(watcher.take().unwrap().is_empty());
+        assert_eq!(watcher.take().unwrap_err().kind(), io::ErrorKind::WouldBlock);
 
         fs::write(dir.path().join("a"), b"1").unwrap();
         fs::write(&target, b"2").unwrap();
@@ -124,7 +124,7 @@ mod tests {
         watcher.forget(folder);
         let _ended = watcher.take().unwrap();
         fs::write(dir.path().join("b"), b"1").unwrap();
-        assert!(watcher.take().unwrap().is_empty());
+        assert!(watcher.take().is_err());
         assert!(watcher.folder(&target).is_err());
         assert_eq!(watcher.file(&dir.path().join("no")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }

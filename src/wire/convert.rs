@@ -2,7 +2,7 @@
 //!
 //! Total: what validation has let through has a meaning; where the types alone would allow more, the default is taken.
 
-use super::expand;
+use super::expand::{Environment, Expander};
 use super::validate::{capability, sysctl_name};
 use crate::model::Quantity;
 use crate::model::pod::{
@@ -13,15 +13,17 @@ use crate::model::pod::{
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as QuantityText;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// What a pod is to be.
 pub(crate) fn pod_spec(spec: &api::PodSpec) -> PodSpec {
     let context = spec.security_context.clone().unwrap_or_default();
-    let one = |c: &api::Container| container(c, &context);
+    let mut expander = Expander::new();
+    let containers = spec.containers.iter().map(|c| container(c, &context, &mut expander)).collect();
+    let init_containers = spec.init_containers.iter().flatten();
     PodSpec {
-        init_containers: spec.init_containers.iter().flatten().map(one).collect(),
-        containers: spec.containers.iter().map(one).collect(),
+        init_containers: init_containers.map(|c| container(c, &context, &mut expander)).collect(),
+        containers,
         volumes: spec.volumes.iter().flatten().map(volume).collect(),
         restart_policy: restart_policy(spec.restart_policy.as_deref()).unwrap_or(RestartPolicy::Always),
         termination_grace_secs: unsigned(spec.termination_grace_period_seconds).unwrap_or(30),
@@ -39,12 +41,8 @@ pub(crate) fn pod_spec(spec: &api::PodSpec) -> PodSpec {
     }
 }
 
-fn container(c: &api::Container, pod: &api::PodSecurityContext) -> Container {
-    let variables = c.env.iter().flatten();
-    let env = expand::environment(variables.map(|v| (v.name.as_str(), v.value.as_deref().unwrap_or(""))));
-    let texts = |list: &Option<Vec<String>>| -> Vec<String> {
-        list.iter().flatten().map(|t| expand::expand(t, |name| expand::lookup(&env, name))).collect()
-    };
+fn container(c: &api::Container, pod: &api::PodSecurityContext, expander: &mut Expander) -> Container {
+    let texts = texts(c, expander);
     let requirements = c.resources.clone().unwrap_or_default();
     Container {
         name: c.name.clone(),
@@ -54,8 +52,8 @@ fn container(c: &api::Container, pod: &api::PodSecurityContext) -> Container {
             Some("Never") => PullPolicy::Never,
             _ => PullPolicy::IfNotPresent,
         },
-        command: texts(&c.command),
-        args: texts(&c.args),
+        command: texts.command,
+        args: texts.args,
         working_dir: given(c.working_dir.as_ref()),
         ports: c.ports.iter().flatten().map(port).collect(),
         resources: ResourceRequirements {
@@ -63,9 +61,9 @@ fn container(c: &api::Container, pod: &api::PodSecurityContext) -> Container {
             limits: requirements.limits.as_ref().map(resources).unwrap_or_default(),
         },
         mounts: c.volume_mounts.iter().flatten().map(mount).collect(),
-        liveness: c.liveness_probe.as_ref().and_then(|p| probe(p, c)),
-        readiness: c.readiness_probe.as_ref().and_then(|p| probe(p, c)),
-        startup: c.startup_probe.as_ref().and_then(|p| probe(p, c)),
+        liveness: c.liveness_probe.as_ref().and_then(|p| probe(p, c, expander)),
+        readiness: c.readiness_probe.as_ref().and_then(|p| probe(p, c, expander)),
+        startup: c.startup_probe.as_ref().and_then(|p| probe(p, c, expander)),
         termination_message_path: c.termination_message_path.clone().unwrap_or_default(),
         termination_message_policy: match c.termination_message_policy.as_deref() {
             Some("FallbackToLogsOnError") => TerminationMessagePolicy::FallbackToLogsOnError,
@@ -76,8 +74,35 @@ fn container(c: &api::Container, pod: &api::PodSecurityContext) -> Container {
         stdin: c.stdin == Some(true),
         stdin_once: c.stdin_once == Some(true),
         tty: c.tty == Some(true),
-        env,
+        env: texts.env,
     }
+}
+
+/// A container's texts with `$(VAR)` expanded.
+struct Texts {
+    env: Vec<(String, String)>,
+    command: Vec<String>,
+    args: Vec<String>,
+}
+
+fn texts(c: &api::Container, expander: &mut Expander) -> Texts {
+    let mut env = Environment::default();
+    for variable in c.env.iter().flatten() {
+        // Validation has refused what is too long.
+        let _ = env.add(&variable.name, variable.value.as_deref().unwrap_or(""), expander);
+    }
+    let mut all = |list: &Option<Vec<String>>| -> Vec<String> {
+        list.iter().flatten().map(|t| expander.expand(t, |n| env.get(n)).unwrap_or_default()).collect()
+    };
+    let (command, args) = (all(&c.command), all(&c.args));
+    Texts { env: env.into_variables(), command, args }
+}
+
+/// The variables that a probe's command sees: the values as they are written, not expanded ones.
+pub(crate) fn written(container: &api::Container) -> HashMap<&str, &str> {
+    let variables = container.env.iter().flatten();
+    let values = variables.filter_map(|v| Some((v.name.as_str(), v.value.as_deref().filter(|t| !t.is_empty())?)));
+    values.collect()
 }
 
 /// Pod and container contexts merged, the container's winning (`pkg/securitycontext/util.go`).
@@ -106,10 +131,10 @@ fn security(own: Option<&api::SecurityContext>, pod: &api::PodSecurityContext) -
     }
 }
 
-fn probe(p: &api::Probe, container: &api::Container) -> Option<Probe> {
+fn probe(p: &api::Probe, container: &api::Container, expander: &mut Expander) -> Option<Probe> {
     let seconds = |value: Option<i32>, least: u32| unsigned32(value).max(least);
     Some(Probe {
-        handler: handler(p, container)?,
+        handler: handler(p, container, expander)?,
         initial_delay_secs: seconds(p.initial_delay_seconds, 0),
         period_secs: seconds(p.period_seconds, 1),
         timeout_secs: seconds(p.timeout_seconds, 1),
@@ -119,14 +144,11 @@ fn probe(p: &api::Probe, container: &api::Container) -> Option<Probe> {
     })
 }
 
-fn handler(p: &api::Probe, container: &api::Container) -> Option<ProbeHandler> {
+fn handler(p: &api::Probe, container: &api::Container, expander: &mut Expander) -> Option<ProbeHandler> {
     if let Some(exec) = &p.exec {
-        // A probe's command sees only the values as they are written, not expanded ones.
-        let written = |name: &str| {
-            let mut variables = container.env.iter().flatten().rev();
-            variables.find(|v| v.name == name).and_then(|v| v.value.as_deref()).filter(|v| !v.is_empty())
-        };
-        let command = exec.command.iter().flatten().map(|t| expand::expand(t, written)).collect();
+        let written = written(container);
+        let command = exec.command.iter().flatten();
+        let command = command.map(|t| expander.expand(t, |n| written.get(n).copied()).unwrap_or_default()).collect();
         return Some(ProbeHandler::Exec { command });
     }
     if let Some(get) = &p.http_get {

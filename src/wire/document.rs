@@ -7,6 +7,9 @@ use super::yaml;
 /// The largest file that is read: 10 MiB, as upstream's `maxConfigLength` (`pkg/kubelet/config/file.go`).
 pub(crate) const MAX_FILE: usize = 10 << 20;
 
+/// How many documents of a file are read.
+const MAX_DOCUMENTS: usize = 1000;
+
 /// A document of a file, read or not.
 #[derive(Debug)]
 pub(crate) struct Document {
@@ -28,6 +31,11 @@ pub(crate) fn read(bytes: &[u8]) -> Vec<Document> {
     }
     let mut documents = Vec::new();
     for (index, (first_line, chunk)) in split(text).into_iter().enumerate() {
+        if index >= MAX_DOCUMENTS {
+            let error = SyntaxError::new(first_line, format!("more than {MAX_DOCUMENTS} documents"));
+            documents.push(Document { index, tree: Err(error) });
+            break;
+        }
         let tree = match yaml::read(chunk, &mut budget) {
             Ok(None) => continue,
             Ok(Some(mut node)) => {
@@ -161,6 +169,8 @@ mod tests {
         assert_eq!(all(b"a: 1\nb: \xC3\n"), [(0, Err("2: not UTF-8".to_owned()))]);
         assert_eq!(all(b"a: 1\nb: \0\n"), [(0, Err("2: holds a NUL byte".to_owned()))]);
         assert_eq!(all(&vec![b' '; MAX_FILE + 1]), [(0, Err(format!("1: larger than {MAX_FILE} bytes")))]);
+        let many = all("---\na: 1\n".repeat(1001).as_bytes());
+        assert_eq!(many[1000], (1000, Err("2001: more than 1000 documents".to_owned())));
         assert!(all(b"").is_empty());
         assert!(all(b"\n\n# x\n---\n").is_empty());
     }

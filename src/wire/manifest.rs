@@ -139,16 +139,19 @@ impl Reader<'_> {
         };
         defaults::pod(&mut typed);
         let spec = typed.spec.take().unwrap_or_default();
-        self.name(&mut typed.metadata, report);
+        self.identify(&mut typed.metadata, tree, report);
         validate::pod(&typed.metadata, &spec, self.node, report);
         self.unique(&typed.metadata, report);
         typed.spec = Some(spec);
         let source = Source::File { path: self.file.to_owned(), document };
-        self.finish(typed, tree, source, report)
+        self.finish(typed, source, report)
     }
 
-    /// A static pod carries the name of its node, so that the same manifest on two nodes is two pods.
-    fn name(&self, metadata: &mut ObjectMeta, report: &mut Report<'_>) {
+    /// A static pod carries the name of its node, so that the same manifest on two nodes is two pods. Its UID is the
+    /// manifest's own, or follows from the document.
+    fn identify(&self, metadata: &mut ObjectMeta, tree: &Node, report: &mut Report<'_>) {
+        let given = metadata.uid.take().filter(|u| !u.is_empty());
+        metadata.uid = Some(given.unwrap_or_else(|| identity::static_uid(&self.node.name, self.file, tree)));
         match &mut metadata.name {
             Some(name) if !name.is_empty() => {
                 name.push('-');
@@ -164,19 +167,17 @@ impl Reader<'_> {
         let at = Path::root().field("metadata");
         if !self.names.insert(format!("{namespace}/{name}")) {
             report.duplicate(&at.field("name"), format!("{namespace}/{name}"));
+            return;
         }
-        if let Some(uid) = metadata.uid.as_deref().filter(|u| !u.is_empty())
-            && !self.names.insert(uid.to_owned())
-        {
+        let uid = metadata.uid.as_deref().unwrap_or("");
+        if !self.names.insert(uid.to_owned()) {
             report.duplicate(&at.field("uid"), uid);
         }
     }
 
     /// What upstream's kubelet adds to a pod from a file (`pkg/kubelet/config/common.go`), and the typed pod.
-    fn finish(&self, mut typed: api::Pod, tree: &Node, source: Source, report: &mut Report<'_>) -> Option<Pod> {
-        let given = typed.metadata.uid.take().filter(|u| !u.is_empty());
-        let uid = given.unwrap_or_else(|| identity::static_uid(&self.node.name, self.file, tree));
-        typed.metadata.uid = Some(uid.clone());
+    fn finish(&self, mut typed: api::Pod, source: Source, report: &mut Report<'_>) -> Option<Pod> {
+        let uid = typed.metadata.uid.clone().unwrap_or_default();
         let annotations = typed.metadata.annotations.get_or_insert_default();
         annotations.insert("kubernetes.io/config.hash".to_owned(), uid.clone());
         annotations.insert("kubernetes.io/config.source".to_owned(), "file".to_owned());

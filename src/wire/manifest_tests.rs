@@ -254,6 +254,9 @@ fn a_name_is_used_once_in_a_file() {
     let one = with_spec("");
     let expect = [":12: metadata.name: Duplicate value: \"default/web-edge1\""];
     assert_eq!(problems(&format!("{one}---\n{one}")), expect);
+    let same_uid = one.replace("  name: web\n", "  uid: u\n  name: web\n");
+    let other = same_uid.replace("name: web", "name: other");
+    assert_eq!(problems(&format!("{same_uid}---\n{other}")), [":13: metadata.uid: Duplicate value: \"u\""]);
 }
 
 #[test]
@@ -669,8 +672,10 @@ fn metadata_is_checked() {
     }
     let big = format!("  name: a\n  annotations: {{a: {}}}\n", "x".repeat(263_000));
     assert_eq!(problems(&with(&big)), [":5: metadata.annotations: Too long: may not be more than 262144 bytes"]);
-    let long = format!("  name: {}\n", "a".repeat(250));
-    assert!(problems(&with(&long))[0].ends_with("must be no more than 253 bytes"));
+    let long = problems(&with(&format!("  name: {}\n", "a".repeat(250))));
+    assert!(long[0].ends_with("must be no more than 253 bytes"), "{long:?}");
+    let long = problems(&with(&format!("  name: {}\n", "a".repeat(220))));
+    assert!(long[0].starts_with(":4: metadata.name: Too long: with namespace and UID"), "{long:?}");
 }
 
 #[test]
@@ -685,4 +690,20 @@ fn sysctls_beyond_the_safe_ones_must_be_allowed_by_the_node() {
     // Not even the node can allow what is not kept per namespace.
     let text = with_spec("securityContext: {sysctls: [{name: vm.swappiness, value: '1'}]}");
     assert!(parse(text.as_bytes(), FILE, &node).pods.is_empty());
+}
+
+#[test]
+fn hostile_manifests_are_bounded() {
+    let names: String = (0..3000).map(|i| format!("x{i}: 1\n")).collect();
+    let got = problems(&format!("apiVersion: v1\nkind: Pod\n{names}"));
+    assert_eq!(got.len(), 201);
+    assert_eq!(got[200], ":1: and 2802 more problems");
+    let doubling: String = (0..40).map(|_| "- {name: A, value: $(A)$(A)}\n".to_owned()).collect();
+    let got = problems(&with_container(&format!("env:\n- {{name: A, value: x}}\n{doubling}")));
+    let expect = ":27: spec.containers[0].env[17].value: Too long: expanded it may not be more than 131071 bytes, with the \
+                  pod's others 8388608";
+    assert_eq!(got[0], expect);
+    let got = problems(&with_container("args: [\"a\\0b\"]\nlivenessProbe: {exec: {command: [\"\\0\"]}}"));
+    assert_eq!(got.len(), 2);
+    assert!(got[0].ends_with("must be without NUL characters: nothing of the system can take them"));
 }

@@ -5,6 +5,9 @@ use super::problem::{Path, Problem, Severity};
 use super::tree::Node;
 use std::fmt::{Debug, Display};
 
+/// How many problems of one object are told. A person fixes some and looks again; a hostile file fills no memory.
+const MAX_PROBLEMS: usize = 200;
+
 /// The problems of one object.
 #[derive(Debug)]
 pub(crate) struct Report<'a> {
@@ -16,12 +19,15 @@ pub(crate) struct Report<'a> {
     found: Vec<(Path, Problem)>,
     /// How many of `found` were there at the last [`Report::seal`].
     sealed: usize,
+    refused: bool,
+    /// How many were not kept.
+    more: usize,
 }
 
 impl<'a> Report<'a> {
     /// A report about the object `tree`, which stands at `base` in document number `document` of `file`.
     pub(crate) fn new(file: &'a str, document: usize, tree: &'a Node, base: Path) -> Self {
-        Self { file, document, tree, base, found: Vec::new(), sealed: 0 }
+        Self { file, document, tree, base, found: Vec::new(), sealed: 0, refused: false, more: 0 }
     }
 
     /// From here on, what lies at or below a place that already has an error is not reported again: a name of the
@@ -31,8 +37,8 @@ impl<'a> Report<'a> {
     }
 
     /// Whether anything found so far refuses the object.
-    pub(crate) fn refused(&self) -> bool {
-        self.found.iter().any(|(_, p)| p.is_error())
+    pub(crate) const fn refused(&self) -> bool {
+        self.refused
     }
 
     /// Whether an error was found somewhere within `path`.
@@ -41,7 +47,12 @@ impl<'a> Report<'a> {
     }
 
     /// What was found, in the order in which it was.
-    pub(crate) fn into_problems(self) -> Vec<Problem> {
+    pub(crate) fn into_problems(mut self) -> Vec<Problem> {
+        if self.more > 0 {
+            let severity = if self.refused { Severity::Error } else { Severity::Warning };
+            let problem = self.problem(&Path::root(), format!("and {} more problems", self.more), severity);
+            self.found.push((Path::root(), problem));
+        }
         self.found.into_iter().map(|(_, problem)| problem).collect()
     }
 
@@ -103,16 +114,24 @@ impl<'a> Report<'a> {
         if known {
             return;
         }
+        self.refused |= severity == Severity::Error;
+        if self.found.len() >= MAX_PROBLEMS {
+            self.more += 1;
+            return;
+        }
+        let problem = self.problem(path, message, severity);
+        self.found.push((path.clone(), problem));
+    }
+
+    fn problem(&self, path: &Path, message: String, severity: Severity) -> Problem {
         let (base, own) = (self.base.to_string(), path.to_string());
-        let field = if base.is_empty() || own.is_empty() { base + &own } else { format!("{base}.{own}") };
-        let problem = Problem {
+        Problem {
             file: self.file.to_owned(),
             line: Some(self.tree.line_of(path)),
             document: self.document,
-            field,
+            field: if base.is_empty() || own.is_empty() { base + &own } else { format!("{base}.{own}") },
             message,
             severity,
-        };
-        self.found.push((path.clone(), problem));
+        }
     }
 }

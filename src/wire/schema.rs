@@ -132,11 +132,11 @@ fn judged(node: &Node, field: &Field, path: &Path, report: &mut Report<'_>) -> O
 pub(crate) fn value(node: &Node, kind: &Kind, path: &Path, report: &mut Report<'_>) -> Option<Value> {
     match (kind, &node.data) {
         (Kind::Opaque, _) => Some(node.to_value()),
-        (Kind::Text, Data::Text(text)) | (Kind::IntOrText, Data::Text(text)) => Some(Value::String(text.clone())),
-        (Kind::Text, Data::Number(_) | Data::Bool(_)) => {
-            mismatch(node, "a string: write it in quotes", path, report);
-            None
+        (Kind::Text | Kind::IntOrText | Kind::Quantity, Data::Text(text)) if text.contains('\0') => {
+            mismatch(node, "without NUL characters: nothing of the system can take them", path, report)
         }
+        (Kind::Text | Kind::IntOrText | Kind::Quantity, Data::Text(text)) => Some(Value::String(text.clone())),
+        (Kind::Text, Data::Number(_) | Data::Bool(_)) => mismatch(node, "a string: write it in quotes", path, report),
         (Kind::Text, _) => mismatch(node, "a string", path, report),
         (Kind::Bool, Data::Bool(b)) => Some(Value::Bool(*b)),
         (Kind::Bool, _) => mismatch(node, "a boolean", path, report),
@@ -146,7 +146,6 @@ pub(crate) fn value(node: &Node, kind: &Kind, path: &Path, report: &mut Report<'
         (Kind::I64, Data::Number(n)) => integer(n, i64::MIN, i64::MAX, node, path, report),
         (Kind::I32 | Kind::I64, _) => mismatch(node, "an integer", path, report),
         (Kind::IntOrText, _) => mismatch(node, "an integer or a string", path, report),
-        (Kind::Quantity, Data::Text(text)) => Some(Value::String(text.clone())),
         (Kind::Quantity, Data::Number(n)) => Some(Value::String(n.to_string())),
         (Kind::Quantity, _) => mismatch(node, "a quantity", path, report),
         (Kind::List(kind), Data::List(items)) => {

@@ -18,16 +18,14 @@ mod names;
 
 pub use merge::{Clash, Desired, FilePods, merge};
 
-use crate::sys::readiness::readable;
+use crate::sys::ready::Ready;
 use crate::sys::watch::{WatchId, Watcher};
 use folder::{Folder, Look};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
@@ -72,19 +70,16 @@ pub struct WatchError {
 /// # Errors
 /// When inotify is not to be had at all. A missing folder is no error.
 pub fn watch(folder: &Path) -> Result<mpsc::Receiver<ManifestEvent>, WatchError> {
-    let failed = |source| WatchError { folder: folder.to_owned(), source };
-    let watcher = Watcher::new().map_err(failed)?;
-    let told = watcher.as_fd().try_clone_to_owned().and_then(readable).map_err(failed)?;
+    let watcher = Watcher::new().and_then(Ready::new);
+    let watcher = watcher.map_err(|source| WatchError { folder: folder.to_owned(), source })?;
     let (tell, events) = mpsc::channel(1);
-    let watching = Watching { watcher, told, watches: Vec::new(), denied: false };
+    let watching = Watching { watcher, watches: Vec::new(), denied: false };
     tokio::spawn(watching.run(Folder::new(folder), tell));
     Ok(events)
 }
 
 struct Watching {
-    watcher: Watcher,
-    /// The watcher's descriptor, to wait for.
-    told: AsyncFd<OwnedFd>,
+    watcher: Ready<Watcher>,
     /// What is watched.
     watches: Vec<WatchId>,
     /// The last attempt to watch was denied.
@@ -136,7 +131,7 @@ impl Watching {
     /// Watches the folder, or where it will appear, and what links in it lead to. Whether anything new is watched: what
     /// happened there before was not told.
     fn watch_all(&mut self, folder: &Folder) -> bool {
-        let watcher = &self.watcher;
+        let watcher = self.watcher.get_ref();
         let mut watches = Vec::new();
         let mut denied = None;
         let links = folder.links().iter().map(|link| watcher.file(link));
@@ -164,9 +159,7 @@ impl Watching {
     /// Waits for a change of what is watched.
     async fn changed(&self) -> io::Result<()> {
         loop {
-            let mut ready = self.told.readable().await?;
-            let changes = self.watcher.take()?;
-            ready.clear_ready();
+            let changes = self.watcher.read(Watcher::take).await?;
             // Changes of watches that were given up meanwhile are told too.
             if changes.iter().any(|change| change.watch.is_none_or(|watch| self.watches.contains(&watch))) {
                 return Ok(());
@@ -212,7 +205,7 @@ mod tests {
         let mut last = vec!["nothing told".to_owned()];
         let holds = async {
             while last != expected {
-                let ManifestEvent::Files(files) = events.recv().await.unwrap() else { continue };
+                let ManifestEvent::Files(files) = next(events).await else { continue };
                 last = files
                     .iter()
                     .map(|(path, content)| {

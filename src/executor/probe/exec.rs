@@ -105,18 +105,18 @@ mod tests {
 
     #[tokio::test]
     async fn both_outputs_are_read_to_their_ends_and_cut() {
-        let (out, mut out_end) = std::io::pipe().unwrap();
-        let (err, mut err_end) = std::io::pipe().unwrap();
-        let writer = std::thread::spawn(move || {
-            err_end.write_all(b"first").unwrap();
-            drop(err_end);
+        for (length, kept) in [(10, 15), (300_000, MAX_OUTPUT)] {
+            let (out, mut out_end) = io::pipe().unwrap();
+            let (err, mut err_end) = io::pipe().unwrap();
             // More than a pipe holds: a reader that stopped would leave the writer hanging.
-            out_end.write_all(&[b'x'; 300_000]).unwrap();
-        });
-        let mut said = Vec::new();
-        read_all(vec![out.into(), err.into()], &mut said).await;
-        writer.join().unwrap();
-        assert_eq!(said.len(), MAX_OUTPUT);
-        assert!(String::from_utf8(said).unwrap().contains("first"));
+            let writer = std::thread::spawn(move || {
+                err_end.write_all(b"words").unwrap();
+                out_end.write_all(&vec![b'x'; length]).unwrap();
+            });
+            let mut said = Vec::new();
+            read_all(vec![out.into(), err.into()], &mut said).await;
+            writer.join().unwrap();
+            assert_eq!(said.len(), kept);
+        }
     }
 }

@@ -5,6 +5,8 @@
 
 mod exec;
 mod http;
+#[cfg(test)]
+mod http_tests;
 mod tcp;
 mod tls;
 mod url;

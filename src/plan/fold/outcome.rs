@@ -46,11 +46,13 @@ pub fn outcome(facts: &mut Facts, pod: Option<&Pod>, action: &Action, outcome: &
             torn(facts, action, outcome, now, &mut changes, |_| {});
         }
         Action::DetachNetwork { .. } => {
-            let done = torn(facts, action, outcome, now, &mut changes, |torn| torn.network = true);
+            // While the pod goes on, another network follows.
+            let ending = pod.is_none() || facts.durable.finished.is_some() || facts.volatile.stop.is_some();
+            let done = torn(facts, action, outcome, now, &mut changes, |torn| torn.network = ending);
             if done {
                 facts.volatile.network = None;
-                let ending = facts.durable.finished.is_some() || removed(facts);
-                changes.durable |= ending && facts.durable.address.take().is_some();
+                let over = facts.durable.finished.is_some() || removed(facts);
+                changes.durable |= over && facts.durable.address.take().is_some();
             }
         }
         Action::DestroySandbox { .. } => {
@@ -130,6 +132,7 @@ fn sandbox_created(facts: &mut Facts, outcome: &Outcome, now: Now, changes: &mut
         Outcome::Cancelled => {}
         Outcome::Sandbox { sandbox } => {
             facts.durable.sandbox = Some(sandbox.attempt);
+            facts.volatile.sandbox = Some(sandbox.attempt);
             facts.volatile.sandbox_failure = None;
             facts.volatile.torn_down = TornDown::default();
             (changes.durable, changes.volatile) = (true, true);

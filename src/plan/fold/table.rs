@@ -14,15 +14,21 @@ use crate::plan::restart;
 pub fn table(observed: &mut Observed, now: Now) -> Changes {
     let mut changes = Changes::default();
     let here = observed.sandbox.as_ref().map(|s| s.attempt);
-    if here > observed.facts.durable.sandbox {
-        observed.facts.durable.sandbox = here;
-        observed.facts.volatile.torn_down = TornDown::default();
-        (changes.durable, changes.volatile) = (true, true);
+    let facts = &mut observed.facts;
+    if here > facts.durable.sandbox {
+        facts.durable.sandbox = here;
+        changes.durable = true;
+    }
+    if here > facts.volatile.sandbox {
+        facts.volatile.sandbox = here;
+        facts.volatile.torn_down = TornDown::default();
+        changes.volatile = true;
     }
     let Some(pod) = observed.pod.clone() else { return changes };
     for container in pod.spec.init_containers.iter().chain(&pod.spec.containers) {
         take_over(observed, &pod, container, now, &mut changes);
     }
+    observed.uncommitted |= changes.durable;
     changes
 }
 
@@ -71,7 +77,7 @@ fn begin(observed: &mut Observed, container: &Container, entry: &ContainerEntry,
     let record = Record {
         attempt: entry.attempt,
         id: entry.id.clone(),
-        sandbox: observed.sandbox.as_ref().map(|s| s.attempt).or(durable.sandbox).unwrap_or(0),
+        sandbox: sandbox_of(observed, entry),
         started_at: None,
         image: container.image.clone(),
         image_id: observed.images.get(&container.image).map(|i| i.digest.clone()).unwrap_or_default(),
@@ -91,6 +97,18 @@ fn begin(observed: &mut Observed, container: &Container, entry: &ContainerEntry,
     (fact.finished_at, fact.start_failure) = (None, None);
     // A restart that was told is never counted back.
     (changes.durable, changes.commit_first, changes.volatile) = (true, true, true);
+}
+
+/// The sandbox that an attempt ran in: the one that is there, unless the attempt is older.
+fn sandbox_of(observed: &Observed, entry: &ContainerEntry) -> u32 {
+    let Some(here) = &observed.sandbox else { return observed.facts.durable.sandbox.unwrap_or(0) };
+    let since = match &entry.state {
+        ContainerState::Creating => here.created_at,
+        ContainerState::Running { started_at, .. } => *started_at,
+        ContainerState::Exited(exit) => exit.started_at,
+        ContainerState::StartFailed { at, .. } => *at,
+    };
+    if since < here.created_at { here.attempt.saturating_sub(1) } else { here.attempt }
 }
 
 /// Whether an end is one that must never be forgotten: nothing starts the container again.

@@ -90,11 +90,8 @@ impl Cgroups {
     pub fn open(root: &str) -> Result<Self, CgroupError> {
         let available = std::fs::read_to_string(Path::new(MOUNT).join("cgroup.controllers"));
         let available = available.map_err(CgroupError::NotMounted)?;
-        let controllers: Vec<String> = available
-            .split_whitespace()
-            .filter(|name| CONTROLLERS.contains(name))
-            .map(str::to_owned)
-            .collect();
+        let controllers: Vec<String> =
+            available.split_whitespace().filter(|name| CONTROLLERS.contains(name)).map(str::to_owned).collect();
         let root = root.trim_matches('/');
         let kubepods = if root.is_empty() { "kubepods".to_owned() } else { format!("{root}/kubepods") };
         let groups = Self { kubepods, controllers };
@@ -110,9 +107,8 @@ impl Cgroups {
     fn make(&self, cgroup: &str) -> Result<Cgroup, CgroupError> {
         check(cgroup)?;
         let controllers = Some(self.controllers.clone());
-        Cgroup::new_with_specified_controllers(Box::new(V2::new()), cgroup, controllers).map_err(|source| {
-            CgroupError::Library { operation: "make", cgroup: cgroup.to_owned(), source }
-        })
+        Cgroup::new_with_specified_controllers(Box::new(V2::new()), cgroup, controllers)
+            .map_err(|source| CgroupError::Library { operation: "make", cgroup: cgroup.to_owned(), source })
     }
 
     /// Enables the controllers for the groups right below one.
@@ -147,9 +143,7 @@ impl Cgroups {
         let group = self.make(cgroup)?;
         self.enable_below(cgroup)?;
         set_weight(&group, cgroup, limits.cpu_weight)?;
-        let failed = |operation| {
-            move |source| CgroupError::Library { operation, cgroup: cgroup.to_owned(), source }
-        };
+        let failed = |operation| move |source| CgroupError::Library { operation, cgroup: cgroup.to_owned(), source };
         let missing = |controller| CgroupError::NoController { cgroup: cgroup.to_owned(), controller };
         if let Some(max) = limits.cpu_max {
             let cpu: &CpuController = group.controller_of().ok_or_else(|| missing("cpu"))?;

@@ -158,7 +158,10 @@ mod tests {
     #[test]
     fn a_full_kernel() {
         let stats = stats(&[
-            ("cpu.stat", "usage_usec 100\nuser_usec 60\nsystem_usec 40\nnr_periods 3\nnr_throttled 2\nthrottled_usec 7\n"),
+            (
+                "cpu.stat",
+                "usage_usec 100\nuser_usec 60\nsystem_usec 40\nnr_periods 3\nnr_throttled 2\nthrottled_usec 7\n",
+            ),
             ("memory.current", "5000\n"),
             ("memory.stat", "anon 1000\nfile 3000\ninactive_file 2000\npgfault 9\npgmajfault 1\n"),
             ("memory.max", "8192\n"),

@@ -280,4 +280,65 @@ mod tests {
         assert_eq!(total, 5000 * 1001);
         assert!(largest <= 2 * BLOCK, "{largest}");
     }
+
+    /// What can happen between two looks at a log.
+    #[derive(Debug, Clone, Copy)]
+    enum Happening {
+        Line,
+        HalfLine,
+        Rotation,
+        Look,
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_reader_misses_nothing_and_repeats_nothing(
+            happenings in proptest::collection::vec(
+                proptest::prop_oneof![
+                    4 => proptest::strategy::Just(Happening::Line),
+                    1 => proptest::strategy::Just(Happening::HalfLine),
+                    1 => proptest::strategy::Just(Happening::Rotation),
+                    2 => proptest::strategy::Just(Happening::Look),
+                ],
+                0..60,
+            ),
+        ) {
+            let mut log = Log::new();
+            log.line("first");
+            let mut reader = log.open(&LogOptions::default());
+            let (mut want, mut got) = ("first\n".to_owned(), String::new());
+            let mut half = false;
+            for (n, happening) in happenings.into_iter().enumerate() {
+                match happening {
+                    Happening::Line if half => {
+                        log.raw(b"rest\n");
+                        want.push_str("rest\n");
+                        half = false;
+                    }
+                    Happening::Line => {
+                        log.line(&n.to_string());
+                        want.push_str(&format!("{n}\n"));
+                    }
+                    Happening::HalfLine if !half => {
+                        log.raw(format!("2026-01-01T00:00:00.5Z stdout F {n}").as_bytes());
+                        want.push_str(&n.to_string());
+                        half = true;
+                    }
+                    // The logger ends a line before it rotates.
+                    Happening::Rotation if !half && log.path().exists() => log.rotate(),
+                    Happening::Look => got.push_str(&read(&mut reader)),
+                    Happening::HalfLine | Happening::Rotation => {}
+                }
+            }
+            got.push_str(&read(&mut reader));
+            let mut rest = Vec::new();
+            reader.finish(&mut rest);
+            got.push_str(&String::from_utf8(rest).unwrap());
+            if half {
+                // A line that was cut off counts as one.
+                want.push('\n');
+            }
+            proptest::prop_assert_eq!(got, want);
+        }
+    }
 }

@@ -44,11 +44,16 @@ impl Follow {
         self.over
     }
 
-    /// Waits until something was written or the node has changed.
+    /// Waits until something was written or the container has ended. Other changes of the node wake nobody.
     async fn wait(&mut self) -> io::Result<()> {
-        tokio::select! {
-            changed = self.view.changed() => self.over |= changed.is_err(),
-            seen = self.watch.read(FolderWatch::next) => self.over |= seen?.gone,
+        while !self.has_ended() {
+            tokio::select! {
+                changed = self.view.changed() => self.over |= changed.is_err(),
+                seen = self.watch.read(FolderWatch::next) => {
+                    self.over |= seen?.gone;
+                    break;
+                }
+            }
         }
         Ok(())
     }

@@ -137,6 +137,8 @@ impl Supervisor {
         self.drop_starting(id);
         self.stdins.remove(id);
         if let Some(entry) = self.table.container(id) {
+            // Whoever joined after the first time is too late.
+            warn("kill a container's group", self.groups.kill(&entry.cgroup));
             self.groups.remove_sessions(&entry.cgroup);
             warn("write an exit record", self.records.record(entry));
         }

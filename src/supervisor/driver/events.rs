@@ -71,8 +71,9 @@ impl Supervisor {
         while let Some(signal) = signals::next(&self.signals.fd) {
             match signal {
                 libc::SIGCHLD => children = true,
-                // The kernel sends SIGINT to process 1 for ctrl-alt-del.
-                libc::SIGINT => self.shut_down(self.node.is_process_one(), now),
+                // To process 1 the kernel sends SIGINT for ctrl-alt-del, and busybox' `reboot` SIGTERM; its `halt` and
+                // `poweroff` send SIGUSR1 and SIGUSR2, a UPS monitor SIGPWR.
+                libc::SIGINT | libc::SIGTERM => self.shut_down(self.node.is_process_one(), now),
                 _ => self.shut_down(false, now),
             }
         }
@@ -101,6 +102,8 @@ impl Supervisor {
                 Err(e) => return tracing::error!(error = %e, "looking for ended children failed"),
             };
             self.read_last_words(pid, now);
+            // What follows may name the child by its number, which after reaping can be somebody else's.
+            self.settle(now);
             let who = self.table.who(pid).cloned();
             let oom = matches!(&who, Some(Who::First(id)) if self.oom_killed(id));
             if let Err(e) = children::reap(pid) {

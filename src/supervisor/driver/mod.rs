@@ -98,7 +98,7 @@ impl Supervisor {
         groups.clear_own();
         let records = Records::open(&options.run).map_err(failed("open the records"))?;
         let mut poller = Poller::new().map_err(failed("make the epoll set"))?;
-        let list = [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGPWR];
+        let list = [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGPWR, libc::SIGUSR1, libc::SIGUSR2];
         let signal_fd = signals::take_over(&list).map_err(failed("take over the signals"))?;
         let signals = poller.add(signal_fd, Source::Signals, Interest::Read).map_err(failed("watch the signals"))?;
         let socket = seqpacket::listen(&options.run.join("supervisor.sock")).map_err(failed("open the socket"))?;
@@ -173,7 +173,7 @@ impl Supervisor {
             let now = clock::now();
             self.table.tick(now);
             self.settle(now);
-            if self.node.is_over(&self.table, now) {
+            if self.node.is_over(&self.table, self.links.agent().is_some(), now) {
                 break;
             }
             let timeout = if self.reap_again { Some(0) } else { self.timeout(now) };
@@ -221,7 +221,7 @@ impl Supervisor {
             tracing::warn!(count, "the logger was started again");
             self.links.notify(Notice::LoggerRestarted { count });
         }
-        self.node.start_agent_if_due(&self.exe, &self.groups, now);
+        self.node.start_children(&self.exe, &self.groups, now);
         self.logs.flush(&mut self.poller);
         self.remove_stale_groups(now);
         self.tell_agent();
@@ -254,7 +254,7 @@ impl Supervisor {
             }
         }
         self.links.flush(&mut self.poller);
-        self.node.stop(self.logs.pid());
+        self.node.stop();
     }
 }
 

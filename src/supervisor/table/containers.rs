@@ -286,6 +286,8 @@ impl Table {
         if let Some(container) = self.containers.get_mut(id) {
             container.phase = Phase::Ending { to, emptied: false, deadline: now.boot + EMPTY_WAIT };
             self.effects.push(Effect::KillGroup(id.clone()));
+            // Exec children that are about to join the group.
+            self.kill_sessions_of(id);
             self.effects.push(Effect::WatchEmpty(id.clone()));
         }
     }

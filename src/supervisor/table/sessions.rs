@@ -26,6 +26,8 @@ pub(super) struct Session {
     kill_at: Option<BootTime>,
     /// Killed because its time was over; told as such at the latest then.
     timed_out: Option<BootTime>,
+    /// The agent asked to kill it.
+    killed: bool,
     /// The program ended before the child's report of its start was read.
     ended: Option<Ended>,
 }
@@ -101,6 +103,7 @@ impl Table {
                 ready_by,
                 kill_at,
                 timed_out: None,
+                killed: false,
                 ended: None,
             },
         );
@@ -168,8 +171,8 @@ impl Table {
         let code = exit_code(how).0;
         match s.first {
             // It became the program itself.
-            None if s.started => self.exec_over(session, ExecExit::Exited { code }),
-            _ if !s.started && s.timed_out.is_none() => {
+            None if s.started || s.killed => self.exec_over(session, ExecExit::Exited { code }),
+            _ if !s.started && s.timed_out.is_none() && !s.killed => {
                 self.exec_failed(session, 128, format!("the exec child ended with code {code} and no report"));
             }
             None => self.exec_over(session, ExecExit::TimedOut),
@@ -181,7 +184,7 @@ impl Table {
     pub(crate) fn exec_first_ended(&mut self, session: u64, pid: u32, how: Ended) {
         self.children.remove(&pid);
         let Some(s) = self.sessions.get_mut(&session) else { return };
-        if s.started || s.timed_out.is_some() {
+        if s.started || s.killed || s.timed_out.is_some() {
             self.exec_over(session, ExecExit::Exited { code: exit_code(how).0 });
         } else if s.child == pid {
             self.exec_child_ended(session, pid, how);
@@ -207,10 +210,17 @@ impl Table {
         self.children.iter().filter_map(of).collect()
     }
 
+    /// The container ends, and with it its sessions.
+    pub(super) fn kill_sessions_of(&mut self, id: &ContainerId) {
+        let of = self.sessions.iter().filter(|(_, s)| s.container == *id).map(|(n, _)| Effect::KillSession(*n));
+        self.effects.extend(of);
+    }
+
     /// The agent asks to kill a session.
     pub(crate) fn kill_session(&mut self, session: u64, asker: Asker) {
         // One that is over needs no killing: that it ended may not have been read yet.
-        if self.sessions.contains_key(&session) {
+        if let Some(s) = self.sessions.get_mut(&session) {
+            s.killed = true;
             self.effects.push(Effect::KillSession(session));
         }
         self.done_or(asker, Ok(()));

@@ -34,9 +34,9 @@ pub(super) fn containers(spec: &PodSpec, path: &Path, report: &mut Report<'_>) {
         if one.restart_policy.as_deref() != Some("Always") {
             no_probes(one, &at, report);
             // Ordinary init containers run before the others: a host port of theirs is free again by then.
-            let before = pod.host_ports.clone();
+            let others = std::mem::take(&mut pod.host_ports);
             container(one, &mut pod, &at, report);
-            pod.host_ports = before;
+            pod.host_ports = others;
         } else {
             container(one, &mut pod, &at, report);
         }

@@ -8,6 +8,7 @@ mod container;
 mod probe;
 mod resources;
 mod security;
+mod text;
 mod volume;
 
 use super::manifest::NodeIdentity;
@@ -23,6 +24,9 @@ use std::collections::BTreeMap;
 
 /// All annotations together, keys included.
 const MAX_ANNOTATION_BYTES: usize = 256 << 10;
+
+/// Namespace, name and UID of a pod, joined by two underscores, are the name of its log folder.
+const MAX_LOG_FOLDER: usize = 255 - 2;
 
 /// Checks a defaulted static pod.
 pub(crate) fn pod(metadata: &ObjectMeta, spec: &PodSpec, node: &NodeIdentity, report: &mut Report<'_>) {
@@ -40,6 +44,13 @@ fn object_meta(metadata: &ObjectMeta, path: &Path, report: &mut Report<'_>) {
     }
     if let Some(Err(error)) = metadata.uid.as_deref().map(crate::model::PodUid::new) {
         report.invalid(&path.field("uid"), &error.text, error.why);
+    }
+    let parts = [&metadata.name, &metadata.namespace, &metadata.uid];
+    let log_folder: usize = parts.iter().map(|t| t.as_ref().map_or(0, String::len)).sum();
+    if log_folder > MAX_LOG_FOLDER {
+        let why =
+            format!("with namespace and UID it may not be more than {MAX_LOG_FOLDER} bytes: they name the log folder");
+        report.error(&path.field("name"), format!("Too long: {why}"));
     }
     labels(metadata.labels.as_ref(), &path.field("labels"), report);
     annotations(metadata.annotations.as_ref(), &path.field("annotations"), report);
@@ -95,6 +106,7 @@ fn pod_spec(spec: &PodSpec, node: &NodeIdentity, path: &Path, report: &mut Repor
     security::pod(spec, node, &path.field("securityContext"), report);
     volume::volumes(spec.volumes.as_deref().unwrap_or(&[]), &path.field("volumes"), report);
     container::containers(spec, path, report);
+    text::texts(spec, path, report);
 }
 
 /// Whether the pod may be on this node: upstream's NodeAffinity admission, as far as labels go.
