@@ -152,10 +152,11 @@ fn pod_files(rooms: &Rooms, pod: &Pod, ips: &[IpAddr]) -> Result<PodFilePaths, F
         hosts::hosts_file(ips, &name, domain.as_deref(), aliases)
     };
     let (resolver, warnings) = resolver(rooms, pod)?;
+    let shown = format!("{}_{}({})", pod.name, pod.namespace, pod.uid);
     for warning in warnings {
-        tracing::warn!(reason = warning.reason(), "{}", warning.message(&pod.name));
+        tracing::warn!(reason = warning.reason(), "{}", warning.message(&shown));
     }
-    let files = PodFiles { hosts, resolver: resolver.text(), hostname: format!("{name}\n") };
+    let files = PodFiles { hosts, resolver: resolver.text(), hostname: name };
     write_pod_files(rooms.dirs(&pod.uid).root(), &files).map_err(config_error)
 }
 

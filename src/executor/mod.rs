@@ -92,6 +92,21 @@ pub fn set_qos_weights(rooms: &Arc<Rooms>, burstable: u64, besteffort: u64) {
     });
 }
 
+/// Removes the links of pods that are not known. A failure is logged: they are looked for again at the next start.
+pub fn remove_unknown_links(known: Vec<PodUid>) {
+    tokio::task::spawn_blocking(move || match crate::network::reconcile(&known) {
+        Ok(done) => {
+            for name in &done.removed {
+                tracing::info!(link = %name, "removed the link of a pod that nobody knows");
+            }
+            for error in &done.failed {
+                tracing::warn!("{}", crate::sys::log::chain(error));
+            }
+        }
+        Err(error) => tracing::warn!("{}", crate::sys::log::chain(&error)),
+    });
+}
+
 /// Asks process 1 to end the node.
 pub async fn power_off(rooms: &Arc<Rooms>, reboot: bool) {
     if let Err(error) = rooms.supervisor.ask(Ask::PowerOff { reboot }).await {
