@@ -6,7 +6,7 @@
 use super::pod::{Probe, PullPolicy};
 use super::status::QosClass;
 use super::supervise::{ContainerEntry, SandboxEntry};
-use super::{ContainerId, ImageId, Millis};
+use super::{BootTime, ContainerId, ImageId, Millis};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -37,6 +37,8 @@ pub enum Action {
         reference: String,
         /// `Always` asks the registry even when the image is there.
         policy: PullPolicy,
+        /// Fetched ahead of its turn: no events when all goes well.
+        silent: bool,
     },
     /// Starts one attempt of one container. Outcome: `Container` as soon as the supervisor has an entry that is not
     /// `Creating`; `Failed` when it could not even be asked (`CreateContainerConfigError`, `CreateContainerError`,
@@ -70,6 +72,8 @@ pub enum Action {
         kind: ProbeKind,
         /// What to try and how long.
         probe: Probe,
+        /// The moment of the schedule that this try is for.
+        due: BootTime,
         /// Where to connect when the handler names no host.
         address: Option<IpAddr>,
     },

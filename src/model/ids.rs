@@ -96,6 +96,14 @@ id!(
     "up to 64 of 0-9 and a-f"
 );
 
+impl ContainerId {
+    /// Makes an id of 128 bits.
+    #[must_use]
+    pub fn from_bits(bits: u128) -> Self {
+        Self(format!("{bits:032x}"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,6 +23,9 @@ pub struct Observed {
     pub pod: Option<Arc<Pod>>,
     /// What is remembered.
     pub facts: Facts,
+    /// [`Facts::durable`] is ahead of what the disk holds: nothing may be forgotten yet that it was made from.
+    #[serde(default)]
+    pub uncommitted: bool,
     /// The supervisor's sandbox.
     #[serde(default)]
     pub sandbox: Option<SandboxEntry>,
@@ -99,6 +102,8 @@ pub struct NodeFacts {
     pub cpu_quota: bool,
     /// `cpuCFSQuotaPeriod` in microseconds.
     pub cpu_period: u64,
+    /// Page sizes of huge pages that the kernel has, as resource names write them (`2Mi`).
+    pub hugepage_sizes: Vec<String>,
     /// `podPidsLimit`.
     pub pod_pids_limit: Option<u64>,
     /// `crashLoopBackOff.maxContainerRestartPeriod`.
@@ -119,6 +124,7 @@ impl Default for NodeFacts {
             limited_swap: false,
             cpu_quota: true,
             cpu_period: 100_000,
+            hugepage_sizes: Vec::new(),
             pod_pids_limit: None,
             max_restart_delay: Millis::from_secs(300),
             single_process_oom_kill: false,
@@ -166,6 +172,9 @@ pub struct Record {
     pub id: ContainerId,
     /// Which of the pod's sandboxes it ran in.
     pub sandbox: u32,
+    /// When its program was started; absent: it has not been seen to run.
+    #[serde(default)]
+    pub started_at: Option<WallTime>,
     /// The image as the spec named it.
     pub image: String,
     /// The image in digest form.
@@ -186,6 +195,8 @@ pub struct Volatile {
     pub stop: Option<PodStop>,
     /// The last status that was shown.
     pub status: Option<Box<PodStatus>>,
+    /// The newest sandbox of this boot: an agent that is killed may lose [`Durable::sandbox`].
+    pub sandbox: Option<u32>,
     /// The network that was attached.
     pub network: Option<Attached>,
     /// Why the sandbox or its network could not be made.
@@ -305,7 +316,7 @@ pub struct BackOff {
     pub key: String,
     /// The delay that stands between the newest attempt's end and the next start.
     pub delay: Millis,
-    /// The end that was last counted.
+    /// When it was last counted: the start of `attempt`.
     pub updated_at: BootTime,
     /// The attempt whose start was last counted.
     pub attempt: u32,
@@ -321,6 +332,9 @@ pub struct ContainerStop {
     pub signalled_at: BootTime,
     /// When it is killed, unless the pod's own deadline is earlier.
     pub deadline: BootTime,
+    /// Start it again afterwards, however it ends.
+    #[serde(default)]
+    pub restart: bool,
     /// When it was last killed: it may take the kernel a while, or another try.
     #[serde(default)]
     pub killed_at: Option<BootTime>,
@@ -332,9 +346,9 @@ pub struct ContainerStop {
 pub struct Tally {
     /// Which attempt it counts for.
     pub id: ContainerId,
-    /// When it was last tried.
-    pub tried_at: BootTime,
-    /// What the last tries gave, and how many in a row did.
+    /// The moment of the schedule that the last try was for.
+    pub due: BootTime,
+    /// What the last tries gave.
     pub success: bool,
     /// How many in a row.
     pub streak: u32,

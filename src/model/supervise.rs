@@ -13,6 +13,20 @@ pub const PROTOCOL: u32 = 1;
 /// The largest message, in bytes. What is larger goes into a file that the message names.
 pub const MAX_MESSAGE: usize = 64 * 1024;
 
+/// First arguments of the roles that armlet starts itself.
+pub mod role {
+    /// The supervisor's writer of container logs.
+    pub const LOGGER: &str = "@logger";
+    /// Starts one container: `@create <bundle>`.
+    pub const CREATE: &str = "@create";
+    /// Runs one program in a container.
+    pub const EXEC: &str = "@exec";
+    /// Keeps an interface's address: `@dhcp <interface>`.
+    pub const DHCP: &str = "@dhcp";
+    /// Tells whether a database can be opened: `@store-check <folder>`.
+    pub const STORE_CHECK: &str = "@store-check";
+}
+
 /// From the agent to the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
@@ -200,7 +214,8 @@ pub enum Reply {
     /// One container.
     Container(ContainerEntry),
     /// An exec session has begun. Descriptors beside it: with a terminal its master; else the write end of standard
-    /// input if asked for, then the read ends of standard output and standard error.
+    /// input if asked for, then the read ends of standard output and standard error. With a terminal the answer comes
+    /// when the child has opened it; if it could not, the answer has no descriptor and [`Notice::ExecExited`] follows.
     Exec {
         /// The session's number.
         session: u64,
@@ -408,6 +423,32 @@ pub struct Stats {
     pub orphans_reaped: u64,
     /// Log bytes dropped.
     pub log_bytes_dropped: u64,
+}
+
+/// What an exec child finds as JSON in the sealed memory file on descriptor 5.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecOrder {
+    /// What to run.
+    pub spec: ExecSpec,
+    /// Process id of the container's first process on the node.
+    pub pid: u32,
+    /// The container's bundle folder.
+    pub bundle: String,
+    /// A cgroup below the container's that exists and is empty, without a leading slash: the program's process joins
+    /// it, so that everything it forks can be killed together and no limit of the container is escaped.
+    pub cgroup: String,
+}
+
+/// Descriptor numbers that a create or exec child finds open, beside the container's standard streams on 0, 1 and 2.
+pub mod child_fd {
+    /// Write end of a pipe for [`super::ChildReport`] lines.
+    pub const REPORT: i32 = 3;
+    /// With a terminal only: a connected stream socket on which the child sends one byte with the terminal's master
+    /// as SCM_RIGHTS. Descriptors 0, 1 and 2 are /dev/null then.
+    pub const CONSOLE: i32 = 4;
+    /// Exec only: a sealed memory file holding an [`super::ExecOrder`].
+    pub const ORDER: i32 = 5;
 }
 
 /// What a create or exec child reports to the supervisor: one JSON line each on descriptor 3.

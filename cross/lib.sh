@@ -1,0 +1,128 @@
+# Shared by the build and test scripts: what a machine needs, and how pinned packages are fetched. Source it, do not run it.
+# shellcheck shell=bash
+
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# Everything that is downloaded or built stays below here; `make clean` removes it whole.
+TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
+TOOLS=$TARGET/tools
+DEBIAN=$TARGET/debian
+DEBIAN_SUITE=trixie
+TRIPLE=aarch64-unknown-linux-musl
+
+say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"
+    elif command -v sudo >/dev/null; then sudo "$@"
+    else die "need root or sudo for: $*"; fi
+}
+
+# install_packages NAME...: installs those of the machine's own packages that are missing.
+install_packages() {
+    command -v apt-get >/dev/null || die "this script installs packages with apt; install by hand: $*"
+    local name missing=()
+    for name; do
+        [ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || missing+=("$name")
+    done
+    [ ${#missing[@]} = 0 ] && return
+    say "installing ${missing[*]}"
+    local log=$TARGET/apt-install.log
+    mkdir -p "$TARGET"
+    {
+        as_root apt-get -qq update || say "apt-get update failed; going on with the lists that are here"
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "${missing[@]}"
+    } >"$log" 2>&1 || { tail -n 20 "$log" >&2; die "apt-get install failed"; }
+}
+
+sha256_of() { sha256sum "$1" | cut -d' ' -f1; }
+
+# The mirror this machine already uses for the Debian archive named $1, or Debian's own.
+debian_mirror() {
+    local uri
+    # shellcheck disable=SC2016 # apt expands the variables
+    uri=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | grep -E "/$1/?\$" | head -n1 || true)
+    echo "${uri:-http://deb.debian.org/$1}"
+}
+
+# debian_apt ARCH COMMAND...: apt of a Debian of that architecture, with its own lists: the machine's apt stays untouched.
+debian_apt() {
+    local arch=$1 command=$2; shift 2
+    local dir=$DEBIAN/$DEBIAN_SUITE-$arch
+    local keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+    mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial" "$dir/parts"
+    if [ ! -e "$dir/sources.list" ]; then
+        local main security
+        main=$(debian_mirror debian) security=$(debian_mirror debian-security)
+        : >"$dir/status"
+        {
+            echo "deb [signed-by=$keyring] $main $DEBIAN_SUITE main"
+            case $DEBIAN_SUITE in
+                *-backports) ;;
+                *)
+                    echo "deb [signed-by=$keyring] $main $DEBIAN_SUITE-updates main"
+                    echo "deb [signed-by=$keyring] $security $DEBIAN_SUITE-security main"
+                    echo "deb-src [signed-by=$keyring] $main $DEBIAN_SUITE main"
+                    ;;
+            esac
+        } >"$dir/sources.list"
+    fi
+    "$command" -q -oAPT::Architecture="$arch" -oAPT::Architectures="$arch" -oAPT::Sandbox::User=root \
+        -oDir::Etc::sourcelist="$dir/sources.list" -oDir::Etc::sourceparts="$dir/parts" \
+        -oDir::State::Lists="$dir/lists" -oDir::State::status="$dir/status" -oDir::Cache="$dir/cache" "$@"
+}
+
+# debian_update ARCH: package lists of that architecture, refreshed at most once a day. A mirror in the middle of its own
+# update serves some lists with a wrong digest: apt drops those, and the rest is enough to go on with.
+debian_update() {
+    local dir=$DEBIAN/$DEBIAN_SUITE-$1 log=$TARGET/apt-update.log
+    [ -n "$(find "$dir/updated" -mmin -1440 2>/dev/null)" ] && return
+    say "reading Debian $DEBIAN_SUITE package lists ($1)"
+    mkdir -p "$dir"
+    if debian_apt "$1" apt-get -oAcquire::Retries=3 update >"$log" 2>&1; then
+        touch "$dir/updated"
+    elif compgen -G "$dir/lists/*dists_${DEBIAN_SUITE}_main_binary-$1_Packages*" >/dev/null; then
+        say "some package lists could not be read, see ${log#"$ROOT/"}"
+    else
+        tail -n 20 "$log" >&2
+        die "cannot read Debian's package lists"
+    fi
+}
+
+# record_fallback WHAT: a pin could not be had and the newest signed version stands in; kept for whoever reads the result.
+record_fallback() {
+    mkdir -p "$DEBIAN"
+    grep -qxF "$*" "$DEBIAN/fallbacks" 2>/dev/null || echo "$*" >>"$DEBIAN/fallbacks"
+    say "pin not available, newest signed version instead: $*"
+}
+
+# debian_fetch ARCH NAME...: prints one path of a .deb per name. Pins are in cross/debian.pins; what has no pin, or whose
+# pinned version has left the mirrors, is the newest version that Debian signed, recorded in target/debian/fallbacks.
+debian_fetch() {
+    local arch=$1 name pin version sha file; shift
+    local pool=$DEBIAN/pool/$arch
+    mkdir -p "$pool"
+    for name; do
+        pin=$(awk -v a="$arch" -v n="$name" '$1 == a && $2 == n' "$ROOT/cross/debian.pins")
+        read -r _ _ version sha <<<"$pin" || true
+        file=$pool/${name}_${version//:/%3a}.deb
+        if [ -n "$pin" ] && [ -e "$file" ]; then echo "$file"; continue; fi
+        if [ -e "$pool/$name.newest" ]; then echo "$pool/$(cat "$pool/$name.newest")"; continue; fi
+        debian_update "$arch" >&2
+        rm -rf "$pool/part"; mkdir "$pool/part"
+        if [ -n "$pin" ] && (cd "$pool/part" && debian_apt "$arch" apt-get download "$name=$version") >/dev/null 2>&1; then
+            [ "$(sha256_of "$pool"/part/*.deb)" = "$sha" ] || die "$name $version ($arch): the digest is not the pinned $sha"
+            mv "$pool"/part/*.deb "$file"
+            echo "$file"; continue
+        fi
+        (cd "$pool/part" && debian_apt "$arch" apt-get download "$name") >/dev/null 2>&1 || die "cannot download $name ($arch)"
+        file=$(basename "$pool"/part/*.deb)
+        mv "$pool/part/$file" "$pool/$file"
+        echo "$file" >"$pool/$name.newest"
+        record_fallback "$arch $name ${version:-unpinned} -> $file sha256 $(sha256_of "$pool/$file")"
+        echo "$pool/$file"
+    done
+    rm -rf "$pool/part"
+}

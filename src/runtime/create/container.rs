@@ -1,0 +1,175 @@
+//! Making a container and starting its program.
+
+use super::console::Console;
+use super::derive;
+use super::error::CreateError;
+use super::executor::ProgramExecutor;
+use super::launch::Launch;
+use super::limits::{Group, Limits};
+use super::report::{Report, StatusReader};
+use super::streams;
+use crate::model::supervise::ChildReport;
+use crate::runtime::devices;
+use crate::runtime::request::{CreateRequest, REQUEST_FILE, ROOT_FOLDER, SPEC_FILE};
+use crate::sys::{confined, overlay, privileges, program};
+use libcontainer::container::Container;
+use libcontainer::container::builder::ContainerBuilder;
+use libcontainer::syscall::syscall::SyscallType;
+use oci_spec::runtime::{LinuxResources, Spec};
+use serde::de::DeserializeOwned;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Folder in a bundle for libcontainer's own files. Gone when the container runs: the supervisor keeps the state.
+const WORK_FOLDER: &str = "work";
+
+/// Makes the container of `bundle` and starts its program, and says so.
+pub(super) fn create(bundle: &Path, report: &Report) -> Result<(), CreateError> {
+    let request: CreateRequest = read_json(&bundle.join(REQUEST_FILE))?;
+    let spec: Spec = read_json(&bundle.join(SPEC_FILE))?;
+    let resources = spec.linux().as_ref().and_then(|linux| linux.resources().as_ref());
+    let launch = Launch::new(&spec)?;
+    let rules = resources.and_then(|resources| resources.devices().as_deref()).unwrap_or_default();
+    let rules = devices::from_oci(rules).map_err(CreateError::Devices)?;
+    let limits = Limits::new(resources);
+
+    leave_nothing_inherited()?;
+    let root = mount_root(bundle, &request)?;
+    let group = Group::open(&spec)?;
+    group.write(&limits.before)?;
+    let work = WorkFolder::make(bundle.join(WORK_FOLDER))?;
+    write_json(&work.0.join(SPEC_FILE), &derive::for_libcontainer(&spec, &root))?;
+
+    let process = spec.process().as_ref().ok_or(CreateError::Missing("process"))?;
+    let (uid, gid) = (process.user().uid(), process.user().gid());
+    let console = if process.terminal() == Some(true) {
+        Some(Console::open(&work.0, uid)?)
+    } else {
+        streams::give_to(uid, gid)?;
+        None
+    };
+    let status = StatusReader::new().map_err(CreateError::system("make a pipe"))?;
+    let executor = ProgramExecutor::new(launch, status.status());
+    let oom_kills = group.oom_kills_above();
+    let container = match build(&request, &work.0, console.as_ref(), executor) {
+        Ok(container) => container,
+        // What the first process said itself is the better text.
+        Err(error) => {
+            return Err(match status.wait() {
+                Some(failure) => CreateError::Program(failure),
+                None if group.oom_kills_above() > oom_kills => out_of_memory(resources),
+                None => error,
+            });
+        }
+    };
+    let started = created(&container, report)
+        .and_then(|()| group.confine_devices(&rules))
+        .and_then(|()| group.write(&limits.after))
+        .and_then(|()| console.map_or(Ok(()), Console::forward))
+        .and_then(|()| start(container, status));
+    match started {
+        Ok(()) => report.send(&ChildReport::Started),
+        Err(_) => group.kill(),
+    }
+    started
+}
+
+/// What this process has from its parent and the container must not have.
+#[expect(unsafe_code, reason = "changing the environment")]
+fn leave_nothing_inherited() -> Result<(), CreateError> {
+    // libcontainer passes as many descriptors on as this says.
+    // SAFETY: create children have one thread.
+    unsafe { program::forget_variable("LISTEN_FDS") };
+    // libcontainer leaves the groups alone when the spec names none.
+    privileges::drop_groups().map_err(CreateError::system("drop the supplementary groups"))?;
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    rustix::process::chdir("/").map_err(io::Error::from).map_err(CreateError::system("enter /"))
+}
+
+/// Mounts the root filesystem in a mount namespace of this process's own, and makes the folders that are asked for.
+fn mount_root(bundle: &Path, request: &CreateRequest) -> Result<PathBuf, CreateError> {
+    let root = bundle.join(ROOT_FOLDER);
+    overlay::private_namespace().map_err(CreateError::system("enter a mount namespace"))?;
+    for folder in [&root, &request.root.upper, &request.root.work] {
+        std::fs::create_dir_all(folder).map_err(CreateError::file("make", folder))?;
+    }
+    let parts = overlay::Overlay { lower: &request.root.lower, upper: &request.root.upper, work: &request.root.work };
+    overlay::mount(parts, &root).map_err(CreateError::file("mount an overlay at", &root))?;
+    for folder in &request.folders {
+        let base = folder.base.as_deref().unwrap_or(&root);
+        let base = confined::open_root(base).map_err(CreateError::file("open", base))?;
+        confined::make_folders(&base, &folder.path, folder.new_folder())
+            .map_err(CreateError::file("make in the container", &folder.path))?;
+    }
+    Ok(root)
+}
+
+fn build(
+    request: &CreateRequest,
+    work: &Path,
+    console: Option<&Console>,
+    executor: ProgramExecutor,
+) -> Result<Container, CreateError> {
+    let failed = |error| CreateError::Libcontainer(Box::new(error));
+    ContainerBuilder::new(request.id.as_str().to_owned(), SyscallType::default())
+        .with_root_path(work)
+        .map_err(failed)?
+        .with_console_socket(console.map(|console| console.path().to_owned()))
+        .with_executor(executor)
+        .as_init(work)
+        .with_systemd(false)
+        // The first process becomes the supervisor's child.
+        .as_sibling(true)
+        .build()
+        .map_err(failed)
+}
+
+fn created(container: &Container, report: &Report) -> Result<(), CreateError> {
+    let pid = container.pid().and_then(|pid| u32::try_from(pid.as_raw()).ok());
+    report.send(&ChildReport::Created { pid: pid.ok_or(CreateError::Missing("first process"))? });
+    Ok(())
+}
+
+/// Lets the first process execute the program, and waits until it has.
+fn start(mut container: Container, status: StatusReader) -> Result<(), CreateError> {
+    container.start().map_err(|error| CreateError::Libcontainer(Box::new(error)))?;
+    status.wait().map_or(Ok(()), |failure| Err(CreateError::Program(failure)))
+}
+
+fn out_of_memory(resources: Option<&LinuxResources>) -> CreateError {
+    let memory = resources.and_then(|resources| resources.memory().as_ref());
+    CreateError::OutOfMemory { limit: memory.and_then(oci_spec::runtime::LinuxMemory::limit).unwrap_or(-1) }
+}
+
+/// Removes libcontainer's files however the create ends.
+#[derive(Debug)]
+struct WorkFolder(PathBuf);
+
+impl WorkFolder {
+    fn make(path: PathBuf) -> Result<Self, CreateError> {
+        match std::fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(CreateError::file("clear", path)(error));
+            }
+            _ => {}
+        }
+        std::fs::create_dir(&path).map_err(CreateError::file("make", &path))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for WorkFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, CreateError> {
+    let bytes = std::fs::read(path).map_err(CreateError::file("read", path))?;
+    serde_json::from_slice(&bytes).map_err(|source| CreateError::Json { path: path.to_owned(), source })
+}
+
+fn write_json<T: serde::Serialize>(path: &Path, value: &T) -> Result<(), CreateError> {
+    let bytes = serde_json::to_vec(value).map_err(|source| CreateError::Json { path: path.to_owned(), source })?;
+    std::fs::write(path, bytes).map_err(CreateError::file("write", path))
+}

@@ -1,0 +1,116 @@
+//! Becoming another program: descriptors, clone and execve.
+
+#![expect(unsafe_code, reason = "clone3(2), execve(2) and descriptors given by number need raw calls")]
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+/// Which side of [`clone_sibling`] the caller is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The caller; the new process has this id in the caller's pid namespace.
+    Caller(u32),
+    /// The new process.
+    New,
+}
+
+#[repr(C, align(8))]
+#[derive(Default)]
+struct CloneArgs {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
+}
+
+/// Clones the calling process as a child of the caller's *parent*, born in a cgroup. To be born there is much cheaper
+/// than to be moved there: the kernel need not stop every fork and exit on the machine.
+///
+/// # Errors
+/// What the kernel says, among them EBUSY when the cgroup has controllers enabled for child groups, ENODEV when it was
+/// removed, EAGAIN at a pids limit.
+///
+/// # Safety
+/// The calling process must have one thread, as after fork(2) only that one exists in the new process.
+pub unsafe fn clone_sibling(cgroup: impl AsFd) -> io::Result<Side> {
+    const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+    let cgroup = u64::try_from(cgroup.as_fd().as_raw_fd()).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
+    let parent_flag = u64::try_from(libc::CLONE_PARENT).unwrap_or_default();
+    // With CLONE_PARENT the exit signal must be 0: it is the caller's own that is used.
+    let mut args = CloneArgs { flags: parent_flag | CLONE_INTO_CGROUP, cgroup, ..CloneArgs::default() };
+    // SAFETY: `args` is a struct clone_args of the size given. No stack is given, so the new process runs on a copy of
+    // this one as after fork; the caller promises that there is no other thread.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<CloneArgs>()) };
+    match pid {
+        0 => Ok(Side::New),
+        pid if pid > 0 => u32::try_from(pid).map(Side::Caller).map_err(|_| io::Error::from_raw_os_error(libc::ERANGE)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Becomes the program at `path`. Returns only when that failed.
+pub fn execve(path: &CStr, args: &[CString], env: &[CString]) -> io::Error {
+    let pointers = |list: &[CString]| -> Vec<*const libc::c_char> {
+        list.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (args, env) = (pointers(args), pointers(env));
+    // SAFETY: both lists end with a null pointer, and their strings and the path outlive the call.
+    unsafe { libc::execve(path.as_ptr(), args.as_ptr(), env.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// Marks every descriptor from `first` on close-on-exec.
+///
+/// # Errors
+/// ENOSYS before Linux 5.11.
+pub fn close_on_exec_from(first: u32) -> io::Result<()> {
+    // SAFETY: changes flags of descriptors only.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Takes over a descriptor that the parent passed by number, and marks it close-on-exec.
+///
+/// # Errors
+/// EBADF when the parent passed none.
+///
+/// # Safety
+/// Nothing else in this process may own that number.
+pub unsafe fn take_descriptor(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: borrowed only for the check that it is open; the caller promises that nobody closes it meanwhile.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)?;
+    // SAFETY: it is open, and the caller promises that nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Makes the terminal on `fd` the controlling one of the calling session leader.
+///
+/// # Errors
+/// EPERM when it already belongs to another session.
+pub fn set_controlling_terminal(fd: impl AsFd) -> io::Result<()> {
+    Ok(rustix::process::ioctl_tiocsctty(fd)?)
+}
+
+/// Ends the process at once, without running anything that was registered for its end.
+pub fn exit_now(code: u8) -> ! {
+    // SAFETY: _exit only ends the process.
+    unsafe { libc::_exit(libc::c_int::from(code)) }
+}
+
+/// Forgets a variable of the environment.
+///
+/// # Safety
+/// The calling process must have one thread: the environment is not locked.
+pub unsafe fn forget_variable(name: &str) {
+    // SAFETY: the caller promises that there is no other thread.
+    unsafe { std::env::remove_var(name) };
+}

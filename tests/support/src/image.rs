@@ -1,0 +1,108 @@
+//! What a guest boots from: the initramfs and its disks.
+
+use crate::Error;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// The root of the checkout.
+pub fn root() -> &'static Path {
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    ROOT.get_or_init(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap_or_default())
+}
+
+/// The folder below which everything that is built or downloaded lies.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// Which program is process 1 of the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// busybox: for parts of armlet that are tried alone.
+    Bare,
+    /// armlet, with the harness's shell beside.
+    Debug,
+    /// armlet and nothing else: scripts cannot be run in it.
+    Node,
+}
+
+/// A packed initial file system.
+#[derive(Debug, Clone)]
+pub struct Initramfs {
+    /// Where it lies on the host.
+    pub path: PathBuf,
+    /// What is in it.
+    pub kind: Kind,
+}
+
+impl Initramfs {
+    /// Packs an initramfs, downloading the kernel when it is not here yet.
+    ///
+    /// # Errors
+    /// When the script fails: no network, no space, a digest that is not the pinned one.
+    pub fn build(kind: Kind, binary: Option<&Path>) -> Result<Self, Error> {
+        let name = match kind {
+            Kind::Bare => "bare",
+            Kind::Debug => "debug",
+            Kind::Node => "node",
+        };
+        let mut command = Command::new(root().join("tests/vm/prepare.sh"));
+        command.arg(name);
+        if let Some(binary) = binary {
+            command.env("ARMLET_BINARY", binary);
+        }
+        Ok(Self { path: stdout_path(command)?, kind })
+    }
+}
+
+/// The static aarch64 binary under test: `ARMLET_BINARY`, or built now with the profile `qemu`.
+///
+/// # Errors
+/// When the build fails.
+pub fn binary() -> Result<PathBuf, Error> {
+    if let Some(path) = std::env::var_os("ARMLET_BINARY") {
+        return Ok(path.into());
+    }
+    let mut command = Command::new(root().join("cross/build.sh"));
+    command.arg("qemu");
+    stdout_path(command)
+}
+
+/// An ext4 image.
+#[derive(Debug, Clone)]
+pub struct Disk {
+    /// Where it lies on the host.
+    pub path: PathBuf,
+}
+
+impl Disk {
+    /// Makes a sparse file of `mebibytes`, labelled, with the files of `from` in it.
+    ///
+    /// # Errors
+    /// When the files do not fit, or the file cannot be written.
+    pub fn make(path: &Path, mebibytes: u64, label: &str, from: Option<&Path>) -> Result<Self, Error> {
+        let script = root().join("tests/vm/disk.sh");
+        let mut command = Command::new(&script);
+        command.arg(path).arg(format!("{mebibytes}M")).arg(label).args(from);
+        let status = command.status().map_err(|source| Error::Run { program: script.clone(), source })?;
+        if status.success() {
+            Ok(Self { path: path.to_owned() })
+        } else {
+            Err(Error::Failed { program: script, status })
+        }
+    }
+}
+
+/// Runs a script of ours, whose messages go to the terminal and whose last line of output is a path.
+fn stdout_path(mut command: Command) -> Result<PathBuf, Error> {
+    let program = PathBuf::from(command.get_program());
+    let output =
+        command.stderr(Stdio::inherit()).output().map_err(|source| Error::Run { program: program.clone(), source })?;
+    if !output.status.success() {
+        return Err(Error::Failed { program, status: output.status });
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().last().ok_or_else(|| Error::Protocol(format!("{} printed no path", program.display())))?;
+    Ok(line.into())
+}
