@@ -26,7 +26,7 @@ pub mod seccomp;
 pub mod seqpacket;
 pub mod signals;
 pub mod sysctl;
-pub mod tree;
-pub mod watch;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod tree;
+pub mod watch;
