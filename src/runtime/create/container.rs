@@ -83,7 +83,7 @@ fn leave_nothing_inherited() -> Result<(), CreateError> {
     // libcontainer leaves the groups alone when the spec names none.
     privileges::drop_groups().map_err(CreateError::system("drop the supplementary groups"))?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-    Ok(rustix::process::chdir("/").map_err(io::Error::from).map_err(CreateError::system("enter /"))?)
+    rustix::process::chdir("/").map_err(io::Error::from).map_err(CreateError::system("enter /"))
 }
 
 /// Mounts the root filesystem in a mount namespace of this process's own, and makes the folders that are asked for.

@@ -35,7 +35,7 @@ pub(super) fn exec(report: &Report) -> Result<(), CreateError> {
     let console = if order.spec.tty { Some(console::supervisor()?) } else { None };
     let status = StatusReader::new().map_err(CreateError::system("make a pipe"))?;
 
-    let cgroup = enter(&order, process)?;
+    let entered = enter(&order, process)?;
     let terminal = match &console {
         Some(supervisor) => Some(open_terminal(supervisor, order.spec.size, process.user().uid())?),
         None => {
@@ -43,8 +43,8 @@ pub(super) fn exec(report: &Report) -> Result<(), CreateError> {
             None
         }
     };
-    match clone(&cgroup)? {
-        Side::New => become_program(&launch, process, terminal.as_ref(), status.status()),
+    match clone(&entered.cgroup)? {
+        Side::New => become_program(&launch, process, &entered, terminal.as_ref(), status.status()),
         Side::Caller(pid) => report.send(&ChildReport::Created { pid }),
     }
     match status.wait() {
@@ -73,8 +73,17 @@ fn give_term(process: &mut Process) {
     }
 }
 
-/// Enters the container's namespaces (the pid namespace with the next clone); gives the cgroup to clone into.
-fn enter(order: &ExecOrder, process: &Process) -> Result<OwnedFd, CreateError> {
+/// What is left to do for the new process.
+struct Entered {
+    /// The container's first process.
+    first: OwnedFd,
+    /// The cgroup to be born in.
+    cgroup: OwnedFd,
+}
+
+/// Enters the container's namespaces, the pid namespace with the next clone. Not yet the cgroup namespace: from inside
+/// it the kernel lets nobody be born in a group of the container by a parent that is in none.
+fn enter(order: &ExecOrder, process: &Process) -> Result<Entered, CreateError> {
     let pid = i32::try_from(order.pid).ok().and_then(Pid::from_raw).ok_or(CreateError::Missing("first process"))?;
     let first = rustix::process::pidfd_open(pid, PidfdFlags::empty())
         .map_err(|error| CreateError::system("find the container's first process")(error.into()))?;
@@ -90,15 +99,14 @@ fn enter(order: &ExecOrder, process: &Process) -> Result<OwnedFd, CreateError> {
     // From here on programs of the container may see this process: they must not look into it.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|error| CreateError::system("hide the process")(error.into()))?;
-    let all = ThreadNameSpaceType::MOUNT
-        | ThreadNameSpaceType::CONTROL_GROUP
+    let namespaces = ThreadNameSpaceType::MOUNT
         | ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME
         | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION
         | ThreadNameSpaceType::PROCESS_ID
         | ThreadNameSpaceType::NETWORK;
-    rustix::thread::move_into_thread_name_spaces(first.as_fd(), all)
+    rustix::thread::move_into_thread_name_spaces(first.as_fd(), namespaces)
         .map_err(|error| CreateError::system("enter the container's namespaces")(error.into()))?;
-    Ok(cgroup)
+    Ok(Entered { first, cgroup })
 }
 
 /// Whether the process is still one of the container: its number may have been given to another since.
@@ -120,7 +128,7 @@ fn open_terminal(supervisor: &OwnedFd, size: Option<(u16, u16)>, uid: u32) -> Re
         let master = rustix::fs::openat(CWD, "/dev/pts/ptmx", flags, Mode::empty())?;
         // What the container has put there instead must not get this process's descriptors.
         let magic = rustix::fs::fstatfs(&master)?.f_type;
-        if i64::try_from(magic).ok() != Some(DEVPTS_MAGIC) {
+        if u64::try_from(magic).ok() != Some(DEVPTS_MAGIC) {
             return Err(io::Error::from_raw_os_error(libc::ENOTTY));
         }
         rustix::pty::unlockpt(&master)?;
@@ -138,7 +146,7 @@ fn open_terminal(supervisor: &OwnedFd, size: Option<(u16, u16)>, uid: u32) -> Re
 }
 
 /// `DEVPTS_SUPER_MAGIC` (linux/magic.h).
-const DEVPTS_MAGIC: i64 = 0x1cd1;
+const DEVPTS_MAGIC: u64 = 0x1cd1;
 
 #[expect(unsafe_code, reason = "clone")]
 fn clone(cgroup: &OwnedFd) -> Result<Side, CreateError> {
@@ -147,8 +155,14 @@ fn clone(cgroup: &OwnedFd) -> Result<Side, CreateError> {
 }
 
 /// The new process's life: it becomes the program, or says why not and ends.
-fn become_program(launch: &Launch, process: &Process, terminal: Option<&OwnedFd>, status: Status) -> ! {
-    let failure = match prepare(launch, process, terminal) {
+fn become_program(
+    launch: &Launch,
+    process: &Process,
+    entered: &Entered,
+    terminal: Option<&OwnedFd>,
+    status: Status,
+) -> ! {
+    let failure = match prepare(launch, process, entered, terminal) {
         Ok(program) => launch.become_program(&program),
         Err(failure) => failure,
     };
@@ -156,8 +170,17 @@ fn become_program(launch: &Launch, process: &Process, terminal: Option<&OwnedFd>
     program::exit_now(127)
 }
 
-fn prepare(launch: &Launch, process: &Process, terminal: Option<&OwnedFd>) -> Result<std::ffi::CString, NotRunnable> {
+fn prepare(
+    launch: &Launch,
+    process: &Process,
+    entered: &Entered,
+    terminal: Option<&OwnedFd>,
+) -> Result<std::ffi::CString, NotRunnable> {
     let step = |operation| move |source| NotRunnable::Confinement { operation, source };
+    let namespace = ThreadNameSpaceType::CONTROL_GROUP;
+    rustix::thread::move_into_thread_name_spaces(entered.first.as_fd(), namespace)
+        .map_err(io::Error::from)
+        .map_err(step("enter the container's cgroup namespace"))?;
     rustix::process::setsid().map_err(io::Error::from).map_err(step("start a session"))?;
     if let Some(terminal) = terminal {
         take_terminal(terminal).map_err(step("take the terminal"))?;

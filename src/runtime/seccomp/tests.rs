@@ -220,11 +220,14 @@ fn profile(json: &str) -> Result<Vec<Filter>, CompileError> {
     compile(&profile)
 }
 
+/// Whether an argument satisfies a comparison with a value.
+type Holds = fn(u64, u64) -> bool;
+
 #[test]
 fn every_comparison() {
     let edges = [0, 1, 7, 8, 9, 0xffff_ffff, 1 << 32, (1 << 32) + 7, (1 << 32) + 8, (1 << 32) + 9, 1 << 33, u64::MAX];
     for value in [8_u64, (1 << 32) + 8, 0, u64::MAX] {
-        let tests: [(&str, fn(u64, u64) -> bool); 7] = [
+        let tests: [(&str, Holds); 7] = [
             ("EQ", |arg, value| arg == value),
             ("NE", |arg, value| arg != value),
             ("LT", |arg, value| arg < value),
