@@ -50,6 +50,9 @@ pub(super) enum CreateError {
     /// Said by the process itself.
     #[error(transparent)]
     NotRunnable(#[from] NotRunnable),
+    /// Something killed the process that was making the container.
+    #[error("the process that was making the container was killed")]
+    Killed,
     /// A bug.
     #[error("internal error")]
     Panicked,

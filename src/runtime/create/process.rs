@@ -45,7 +45,7 @@ pub(super) fn exec(report: &Report) -> Result<(), CreateError> {
     };
     match clone(&entered.cgroup)? {
         Side::New => become_program(&launch, process, &entered, terminal.as_ref(), status.status()),
-        Side::Caller(pid) => report.send(&ChildReport::Created { pid }),
+        Side::Caller { pid, .. } => report.send(&ChildReport::Created { pid }),
     }
     match status.wait() {
         Some(failure) => Err(CreateError::Program(failure)),
@@ -166,7 +166,7 @@ fn become_program(
         Ok(program) => launch.become_program(&program),
         Err(failure) => failure,
     };
-    status.failed(&failure.report());
+    status.say(&failure.report());
     program::exit_now(127)
 }
 

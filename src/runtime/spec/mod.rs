@@ -1,15 +1,12 @@
-//! From a container of a pod to the OCI spec and the [`CreateRequest`] of its next attempt. Pure, but for
-//! [`host_devices`], which reads one of the inputs.
+//! From a container of a pod to the OCI spec and the [`CreateRequest`] of its next attempt. Pure.
 
 mod environment;
 mod filesystem;
-mod host;
 mod identity;
 mod resources;
 #[cfg(test)]
 mod tests;
 
-pub use host::host_devices;
 pub(crate) use resources::kernel_page_size;
 
 use super::accounts::UnknownAccount;
