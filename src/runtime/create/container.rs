@@ -9,14 +9,15 @@ use super::limits::{Group, Limits};
 use super::report::{Report, StatusReader};
 use super::streams;
 use crate::model::supervise::ChildReport;
-use crate::runtime::devices;
+use crate::runtime::devices::{self, Rule};
 use crate::runtime::request::{CreateRequest, REQUEST_FILE, ROOT_FOLDER, SPEC_FILE};
 use crate::sys::program::{self, Side};
 use crate::sys::{confined, overlay, privileges};
 use libcontainer::container::Container;
 use libcontainer::container::builder::ContainerBuilder;
+use libcontainer::notify_socket::{NOTIFY_FILE, NotifySocket};
 use libcontainer::syscall::syscall::SyscallType;
-use oci_spec::runtime::{LinuxResources, Spec};
+use oci_spec::runtime::LinuxResources;
 use serde::de::DeserializeOwned;
 use std::io;
 use std::os::unix::fs::symlink;
@@ -28,21 +29,21 @@ const WORK_FOLDER: &str = "work";
 /// Makes the container of `bundle` and starts its program, and says so.
 pub(super) fn create(bundle: &Path, report: &Report) -> Result<(), CreateError> {
     let request: CreateRequest = read_json(&bundle.join(REQUEST_FILE))?;
-    let spec: Spec = read_json(&bundle.join(SPEC_FILE))?;
+    let spec = &*request.spec;
+    let process = spec.process().as_ref().ok_or(CreateError::Missing("process"))?;
     let resources = spec.linux().as_ref().and_then(|linux| linux.resources().as_ref());
-    let launch = Launch::new(&spec)?;
+    let launch = Launch::new(process, request.filter.as_ref())?;
     let rules = resources.and_then(|resources| resources.devices().as_deref()).unwrap_or_default();
     let rules = devices::from_oci(rules).map_err(CreateError::Devices)?;
     let limits = Limits::new(resources);
 
     leave_nothing_inherited()?;
     let root = mount_root(bundle, &request)?;
-    let group = Group::open(&spec)?;
+    let group = Group::open(spec)?;
     group.write(&limits.before)?;
     let work = WorkFolder::make(bundle.join(WORK_FOLDER))?;
-    write_json(&work.0.join(SPEC_FILE), &derive::for_libcontainer(&spec, &root, &work.stand_in()?))?;
+    write_json(&work.0.join(SPEC_FILE), &derive::for_libcontainer(spec, &root, &work.stand_in()?))?;
 
-    let process = spec.process().as_ref().ok_or(CreateError::Missing("process"))?;
     let (uid, gid) = (process.user().uid(), process.user().gid());
     let console = if process.terminal() == Some(true) {
         Some(Console::open(&work.0, uid)?)
@@ -53,14 +54,13 @@ pub(super) fn create(bundle: &Path, report: &Report) -> Result<(), CreateError> 
     let status = StatusReader::new().map_err(CreateError::system("make a pipe"))?;
     let oom_kills = group.oom_kills_above();
     let making = Making { request: &request, work: &work.0, console: console.as_ref(), status: &status };
-    let started = match making.in_group(&group, launch) {
+    let started = match making.in_group(&group, launch, &rules) {
         Err(CreateError::Killed) if group.oom_kills_above() > oom_kills => Err(out_of_memory(resources)),
         Err(error) => Err(error),
         Ok(created) => {
             report.send(&created);
             group
-                .confine_devices(&rules)
-                .and_then(|()| group.write(&limits.after))
+                .write(&limits.after)
                 .and_then(|()| console.map_or(Ok(()), Console::forward))
                 .and_then(|()| start(&work.0.join(request.id.as_str()), status))
         }
@@ -112,9 +112,10 @@ struct Making<'a> {
 
 impl Making<'_> {
     /// Makes the container in a process that is born in the container's cgroup, so that the first process is too.
-    /// Gives its [`ChildReport::Created`].
+    /// Gives its [`ChildReport::Created`]. Meanwhile the device rules are put on the group: they let nodes be made and
+    /// those be opened that set-up needs.
     #[expect(unsafe_code, reason = "clone")]
-    fn in_group(&self, group: &Group, launch: Launch) -> Result<ChildReport, CreateError> {
+    fn in_group(&self, group: &Group, launch: Launch, rules: &[Rule]) -> Result<ChildReport, CreateError> {
         let outcome = StatusReader::new().map_err(CreateError::system("make a pipe"))?;
         // SAFETY: create children have one thread.
         let side = unsafe { program::clone_sibling(group.folder()) }
@@ -124,6 +125,7 @@ impl Making<'_> {
             outcome.status().say(&made.unwrap_or_else(|error| error.report()));
             program::exit_now(0);
         };
+        group.confine_devices(rules)?;
         // What the first process says itself is the better text, and comes before libcontainer has cleaned up.
         let said = self.status.wait_or_end(&process).map_err(CreateError::system("wait for the container"))?;
         let report = if said { self.status.said() } else { self.status.said().or_else(|| outcome.said()) };
@@ -157,8 +159,8 @@ fn created(container: &Container) -> Result<ChildReport, CreateError> {
 
 /// Lets the first process execute the program, and waits until it has.
 fn start(state: &Path, status: StatusReader) -> Result<(), CreateError> {
-    let failed = |error| CreateError::Libcontainer(Box::new(error));
-    Container::load(state.to_owned()).map_err(failed)?.start().map_err(failed)?;
+    // All that `Container::start` would do beside this is keep libcontainer's own files up to date, which go now.
+    NotifySocket::new(state.join(NOTIFY_FILE)).notify_container_start().map_err(CreateError::Start)?;
     status.wait().map_or(Ok(()), |failure| Err(CreateError::Program(failure)))
 }
 
