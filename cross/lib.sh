@@ -57,12 +57,17 @@ debian_apt() {
         local main security
         main=$(debian_mirror debian) security=$(debian_mirror debian-security)
         : >"$dir/status"
-        cat >"$dir/sources.list" <<EOF
-deb [signed-by=$keyring] $main $DEBIAN_SUITE main
-deb [signed-by=$keyring] $main $DEBIAN_SUITE-updates main
-deb [signed-by=$keyring] $security $DEBIAN_SUITE-security main
-deb-src [signed-by=$keyring] $main $DEBIAN_SUITE main
-EOF
+        {
+            echo "deb [signed-by=$keyring] $main $DEBIAN_SUITE main"
+            case $DEBIAN_SUITE in
+                *-backports) ;;
+                *)
+                    echo "deb [signed-by=$keyring] $main $DEBIAN_SUITE-updates main"
+                    echo "deb [signed-by=$keyring] $security $DEBIAN_SUITE-security main"
+                    echo "deb-src [signed-by=$keyring] $main $DEBIAN_SUITE main"
+                    ;;
+            esac
+        } >"$dir/sources.list"
     fi
     "$command" -q -oAPT::Architecture="$arch" -oAPT::Architectures="$arch" -oAPT::Sandbox::User=root \
         -oDir::Etc::sourcelist="$dir/sources.list" -oDir::Etc::sourceparts="$dir/parts" \
@@ -112,7 +117,7 @@ debian_fetch() {
             mv "$pool"/part/*.deb "$file"
             echo "$file"; continue
         fi
-        (cd "$pool/part" && debian_apt "$arch" apt-get download "$name") >&2 || die "cannot download $name ($arch)"
+        (cd "$pool/part" && debian_apt "$arch" apt-get download "$name") >/dev/null 2>&1 || die "cannot download $name ($arch)"
         file=$(basename "$pool"/part/*.deb)
         mv "$pool/part/$file" "$pool/$file"
         echo "$file" >"$pool/$name.newest"

@@ -3,13 +3,35 @@
 # Runs again in a moment when everything is here.
 . "$(dirname "$0")/lib.sh"
 
+has_target() { [ -d "$(cd "$ROOT" && rustc --print sysroot 2>/dev/null)/lib/rustlib/$TRIPLE/lib" ]; }
+
 ensure_rust() {
     local channel
     channel=$(sed -n 's/^channel *= *"\(.*\)"/\1/p' "$ROOT/rust-toolchain.toml")
     command -v rustup >/dev/null || die "rustup is missing: https://rustup.rs"
-    [ -d "$(cd "$ROOT" && rustc --print sysroot 2>/dev/null)/lib/rustlib/$TRIPLE/lib" ] && return
-    say "installing Rust $channel"
-    rustup toolchain install "$channel" --profile minimal --component rustfmt --component clippy --target "$TRIPLE" --no-self-update
+    has_target && return
+    say "installing Rust $channel with $TRIPLE"
+    rustup toolchain install "$channel" --profile minimal --component rustfmt --component clippy --target "$TRIPLE" --no-self-update >"$TARGET/rustup.log" 2>&1 || true
+    has_target || ensure_rust_source
+}
+
+# Where the toolchain's server cannot be reached, Debian's package of the standard library's source, of the very version of
+# rustc, is compiled along: cross/build.sh looks for it.
+ensure_rust_source() {
+    local version deb
+    version=$(cd "$ROOT" && rustc --version | cut -d' ' -f2) || die "no Rust toolchain, and none can be installed: see target/rustup.log"
+    [ "$(cat "$TOOLS/rust-source.version" 2>/dev/null)" = "$version" ] && return
+    say "$TRIPLE cannot be installed: taking the source of the standard library from Debian"
+    for DEBIAN_SUITE in trixie-backports trixie; do
+        debian_update arm64
+        deb=$(debian_apt arm64 apt-cache madison rust-src 2>/dev/null | awk -v v="$version" '$3 ~ "^" v "[+~-]" { print $3; exit }')
+        [ -n "$deb" ] && break
+    done
+    [ -n "$deb" ] || die "Debian has no rust-src $version, and $TRIPLE cannot be installed: see target/rustup.log"
+    rm -rf "$TOOLS/rust-source"; mkdir -p "$TOOLS/rust-source"
+    (cd "$TOOLS/rust-source" && debian_apt arm64 apt-get download "rust-src=$deb" >/dev/null && dpkg -x rust-src_*.deb . && rm rust-src_*.deb)
+    record_fallback "target $TRIPLE of rustc $version -> rust-src $deb"
+    echo "$version" >"$TOOLS/rust-source.version"
 }
 
 ensure_zig() {

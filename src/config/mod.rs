@@ -1,11 +1,25 @@
 //! Flags, configuration file and board data, read into one validated value. Never reaches the system.
 //!
-//! Precedence: a flag, else the file, else the default. The file holds up to two documents: a
+//! Precedence: a flag, else its environment variable, else the file, else the default. The file holds up to two documents: a
 //! KubeletConfiguration (`kubelet.config.k8s.io/v1beta1`) with upstream's fields, and a NodeConfiguration
-//! (`armlet.dev/v1alpha1`) with what only armlet knows.
+//! (`armlet.dev/v1alpha1`) with what only armlet knows. The documents are read by `wire`'s reader of marked trees, the
+//! only thing of that room that is used here.
+
+mod flags;
+mod kubelet;
+mod node;
+mod read;
+mod setting;
+
+pub use crate::wire::Problem;
+pub use flags::{Args, DEFAULT_CONFIG};
 
 use crate::model::{Millis, Quantity};
-use crate::wire::problem::Problem;
+use crate::wire::document::{self, Document};
+use crate::wire::problem::{Path, Severity};
+use crate::wire::report::Report;
+use crate::wire::schema::{self, Field};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -54,7 +68,7 @@ pub struct Config {
     pub system_reserved: Reserved,
     /// Set aside for armlet. Nothing. Field `kubeReserved`.
     pub kube_reserved: Reserved,
-    /// Memory that pods cannot have, `evictionHard["memory.available"]`. 100 MiB.
+    /// Memory that pods cannot have, `evictionHard[memory.available]`. 100 MiB.
     pub eviction_hard_memory: Threshold,
     /// RuntimeDefault where a pod says nothing. false. Flag `--seccomp-default`, field `seccompDefault`.
     pub seccomp_default: bool,
@@ -142,15 +156,93 @@ impl Default for Config {
     }
 }
 
-/// The flags of `armlet agent`, as given.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Args;
+impl Config {
+    /// Moves the data folder, and the preload folder with it unless that was set apart.
+    fn set_data_dir(&mut self, dir: String) {
+        if self.preload_dir == below(&self.data_dir, "preload") {
+            self.preload_dir = below(&dir, "preload");
+        }
+        self.data_dir = dir;
+    }
 
-/// Reads flags, file and environment into one value, and names everything that is wrong with them.
+    /// Moves the run folder, and the socket with it unless that was set apart.
+    fn set_run_dir(&mut self, dir: String) {
+        if self.socket_path == below(&self.run_dir, "armlet.sock") {
+            self.socket_path = below(&dir, "armlet.sock");
+        }
+        self.run_dir = dir;
+    }
+}
+
+fn below(dir: &str, name: &str) -> String {
+    format!("{}/{name}", dir.trim_end_matches('/'))
+}
+
+/// Reads flags, environment and file into one value, and names everything that is wrong with them.
 ///
 /// The value is usable only when no problem is an error. `file` is the path and content of the configuration file.
 #[must_use]
 pub fn load(args: &Args, file: Option<(&str, &[u8])>, env: &BTreeMap<String, String>) -> (Config, Vec<Problem>) {
-    let _ = (args, file, env);
-    (Config::default(), Vec::new())
+    let mut config = Config::default();
+    let mut problems = Vec::new();
+    if let Some((path, bytes)) = file {
+        read_file(path, bytes, &mut config, &mut problems);
+    }
+    flags::apply(args, env, &mut config, &mut problems);
+    (config, problems)
 }
+
+/// The kinds of documents, and how each is read.
+type Apply = fn(&serde_json::Map<String, Value>, &mut Config, &mut Report<'_>);
+const KINDS: [(&str, &str, &[Field], Apply); 2] = [
+    ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration", kubelet::FIELDS, kubelet::apply),
+    ("armlet.dev/v1alpha1", "NodeConfiguration", node::FIELDS, node::apply),
+];
+
+fn read_file(path: &str, bytes: &[u8], config: &mut Config, problems: &mut Vec<Problem>) {
+    let mut seen: BTreeMap<&str, bool> = BTreeMap::new();
+    for Document { index, tree } in document::read(bytes) {
+        let tree = match tree {
+            Ok(tree) => tree,
+            Err(error) => {
+                problems.push(Problem {
+                    file: path.to_owned(),
+                    line: Some(error.line),
+                    document: index,
+                    field: String::new(),
+                    message: error.message,
+                    severity: Severity::Error,
+                });
+                continue;
+            }
+        };
+        let mut report = Report::new(path, index, &tree, Path::root());
+        let api_version = tree.text_of("apiVersion").unwrap_or("");
+        let kind = tree.text_of("kind").unwrap_or("");
+        match KINDS.iter().find(|(version, name, ..)| *version == api_version && *name == kind) {
+            None => report.error(&Path::root(), unknown_kind(api_version, kind)),
+            Some((_, name, fields, apply)) => {
+                let other_network = seen.values().any(|has_network| *has_network);
+                let has_network = tree.get("podCIDR").is_some();
+                if seen.insert(name, has_network).is_some() {
+                    report.duplicate(&Path::root().field("kind"), name);
+                }
+                if has_network && other_network {
+                    report.forbidden(&Path::root().field("podCIDR"), "it is set in another document of this file too");
+                }
+                let values = schema::object(&tree, fields, &Path::root(), &mut report);
+                report.seal();
+                apply(&values, config, &mut report);
+            }
+        }
+        problems.extend(report.into_problems());
+    }
+}
+
+fn unknown_kind(api_version: &str, kind: &str) -> String {
+    let known: Vec<String> = KINDS.iter().map(|(version, name, ..)| format!("{version} {name}")).collect();
+    format!("apiVersion {api_version:?} and kind {kind:?} are not known here: expected {}", known.join(" or "))
+}
+
+#[cfg(test)]
+mod tests;

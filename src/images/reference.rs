@@ -149,7 +149,7 @@ fn check_component(component: &str) -> Result<(), &'static str> {
     }
     let alnum = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let bytes = component.as_bytes();
-    if !bytes.first().is_some_and(|b| alnum(b)) || !bytes.last().is_some_and(|b| alnum(b)) {
+    if !bytes.first().is_some_and(alnum) || !bytes.last().is_some_and(alnum) {
         return Err(PATH);
     }
     let separators = component.split(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());

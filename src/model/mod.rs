@@ -2,6 +2,7 @@
 
 pub mod action;
 pub mod event;
+pub mod api;
 pub mod ids;
 pub mod observed;
 pub mod pod;

@@ -23,6 +23,9 @@ pub struct Observed {
     pub pod: Option<Arc<Pod>>,
     /// What is remembered.
     pub facts: Facts,
+    /// [`Facts::durable`] is ahead of what the disk holds: nothing may be forgotten yet that it was made from.
+    #[serde(default)]
+    pub uncommitted: bool,
     /// The supervisor's sandbox.
     #[serde(default)]
     pub sandbox: Option<SandboxEntry>,
@@ -192,6 +195,8 @@ pub struct Volatile {
     pub stop: Option<PodStop>,
     /// The last status that was shown.
     pub status: Option<Box<PodStatus>>,
+    /// The newest sandbox of this boot: an agent that is killed may lose [`Durable::sandbox`].
+    pub sandbox: Option<u32>,
     /// The network that was attached.
     pub network: Option<Attached>,
     /// Why the sandbox or its network could not be made.
@@ -341,9 +346,9 @@ pub struct ContainerStop {
 pub struct Tally {
     /// Which attempt it counts for.
     pub id: ContainerId,
-    /// When it was last tried.
-    pub tried_at: BootTime,
-    /// What the last tries gave, and how many in a row did.
+    /// The moment of the schedule that the last try was for.
+    pub due: BootTime,
+    /// What the last tries gave.
     pub success: bool,
     /// How many in a row.
     pub streak: u32,

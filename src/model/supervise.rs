@@ -13,6 +13,20 @@ pub const PROTOCOL: u32 = 1;
 /// The largest message, in bytes. What is larger goes into a file that the message names.
 pub const MAX_MESSAGE: usize = 64 * 1024;
 
+/// First arguments of the roles that armlet starts itself.
+pub mod role {
+    /// The supervisor's writer of container logs.
+    pub const LOGGER: &str = "@logger";
+    /// Starts one container: `@create <bundle>`.
+    pub const CREATE: &str = "@create";
+    /// Runs one program in a container.
+    pub const EXEC: &str = "@exec";
+    /// Keeps an interface's address: `@dhcp <interface>`.
+    pub const DHCP: &str = "@dhcp";
+    /// Tells whether a database can be opened: `@store-check <folder>`.
+    pub const STORE_CHECK: &str = "@store-check";
+}
+
 /// From the agent to the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {

@@ -76,3 +76,23 @@ pub(super) fn quantities(container: &mut Container, [cpu, memory, cpu_limit, mem
     container.resources.limits.cpu = read(cpu_limit);
     container.resources.limits.memory = read(memory_limit);
 }
+
+/// Says when a campaign is over, by the kernel's clock.
+pub(super) struct Stopwatch {
+    until: std::time::Duration,
+}
+
+impl Stopwatch {
+    pub(super) fn new(length: std::time::Duration) -> Self {
+        Self { until: Self::now() + length }
+    }
+
+    fn now() -> std::time::Duration {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        std::time::Duration::try_from(time).unwrap_or_default()
+    }
+
+    pub(super) fn over(&self) -> bool {
+        Self::now() >= self.until
+    }
+}

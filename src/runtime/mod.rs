@@ -3,6 +3,7 @@
 pub mod accounts;
 pub mod capability;
 pub mod cgroup;
+pub mod client;
 pub mod create;
 pub mod devices;
 pub mod request;

@@ -1,1 +1,81 @@
-//! The kubelet's HTTP API. Changes no facts.
+//! The kubelet's HTTP API, for now on a unix socket that only root can open.
+//!
+//! It shows the agent's published [`NodeView`] and streams logs and exec sessions; what has to be done it asks of the
+//! agent through [`Command`]s. It changes no facts itself. Paths, status codes, bodies and stream protocols are those
+//! of the upstream kubelet (`pkg/kubelet/server`) where it has them; armlet's own lie below `/armlet/v1/`.
+//!
+//! Nothing here has a clock or a timer while nobody asks: an idle server costs nothing. Answers of unknown length are
+//! streamed with the client's pace, so memory stays flat.
+
+mod channel;
+mod command;
+mod container_logs;
+mod descriptor;
+mod exec;
+mod images;
+mod listen;
+mod logs;
+mod node;
+mod pods;
+mod query;
+mod reply;
+mod route;
+mod session;
+mod upgrade;
+
+pub use command::{Command, ExecSession, Refusal};
+pub use listen::{Listener, ServerError, bind};
+
+use crate::model::time::Now;
+use crate::model::view::NodeView;
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+use reply::Body;
+use route::Route;
+use std::sync::Arc;
+use tokio::sync::{mpsc, watch};
+
+/// What the server needs of the rest of the node.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// The agent's picture of the node.
+    pub view: watch::Receiver<Arc<NodeView>>,
+    /// What the server asks of the agent. Bounded; the agent answers each without waiting for the one before.
+    pub commands: mpsc::Sender<Command>,
+    /// Reads the clocks; used for `sinceSeconds` only.
+    pub clock: fn() -> Now,
+}
+
+impl Context {
+    /// The picture as it is now.
+    fn now(&self) -> Arc<NodeView> {
+        Arc::clone(&self.view.borrow())
+    }
+}
+
+/// Answers requests until the future is dropped.
+pub async fn serve(listener: Listener, context: Context) {
+    listen::accept(listener, Arc::new(context)).await;
+}
+
+/// Answers one request.
+async fn answer(request: Request<Incoming>, context: &Context) -> Response<Body> {
+    match route::route(request.method(), request.uri().path()) {
+        Route::Healthz => reply::text(hyper::StatusCode::OK, "ok"),
+        Route::Pods => pods::list(&context.now()),
+        Route::ContainerLogs(target) => container_logs::answer(&target, request.uri().query(), context).await,
+        Route::Exec(target) => exec::answer(&target, request, context),
+        Route::Version => node::version(&context.now()),
+        Route::Inspect => node::inspect(&context.now()),
+        Route::InspectPod { namespace, pod } => node::inspect_pod(&context.now(), &namespace, &pod),
+        Route::Events => node::events(request.uri().query(), context),
+        Route::Stats => node::stats(context).await,
+        Route::Images => images::list(context).await,
+        Route::Import => images::import(request, context).await,
+        Route::WrongMethod => reply::text(hyper::StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed"),
+        Route::Unknown => reply::text(hyper::StatusCode::NOT_FOUND, "404 page not found\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

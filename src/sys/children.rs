@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "clone3, execveat and waitid with a pid in the answer have no safe wrapper here")]
 
 use super::signals;
-use rustix::fd::{AsRawFd as _, BorrowedFd, RawFd};
+use rustix::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::ffi::{CStr, CString, c_char};
 use std::io;
 
@@ -38,6 +38,15 @@ pub fn is_ours(pid: u32) -> bool {
     // SAFETY: `info` is a valid siginfo to write to; WNOWAIT leaves the child as it is.
     let rc = unsafe { libc::waitid(libc::P_PID, pid, &raw mut info, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT) };
     pid > 0 && rc == 0
+}
+
+/// Whether this process has any child, ended or not.
+#[must_use]
+pub fn are_left() -> bool {
+    let mut info = blank();
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: `info` is a valid siginfo to write to; WNOWAIT leaves the children as they are.
+    unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, options) == 0 }
 }
 
 fn wait(kind: libc::idtype_t, pid: u32, more: i32) -> io::Result<Option<(u32, Ended)>> {
@@ -104,14 +113,7 @@ pub fn spawn(program: &Program<'_>) -> io::Result<u32> {
     if let Some(exe) = prepare(program, &score, parent) {
         // SAFETY: both arrays end in null and point to strings that outlive the call.
         unsafe {
-            libc::syscall(
-                libc::SYS_execveat,
-                exe,
-                c"".as_ptr(),
-                args.as_ptr(),
-                env.as_ptr(),
-                libc::AT_EMPTY_PATH,
-            );
+            libc::syscall(libc::SYS_execveat, exe, c"".as_ptr(), args.as_ptr(), env.as_ptr(), libc::AT_EMPTY_PATH);
         }
     }
     // SAFETY: ends the child at once, without running the parent's exit handlers.
@@ -128,12 +130,12 @@ fn prepare(program: &Program<'_>, score: &CStr, parent: rustix::process::Pid) ->
     }
     let _ = rustix::process::setsid();
     write_file(c"/proc/self/oom_score_adj", score.to_bytes());
-    let (soft, hard) = program.open_files;
-    let limit = libc::rlimit64 { rlim_cur: soft, rlim_max: hard };
-    // SAFETY: `limit` is valid for the call. Lower limits than wished are no reason not to start.
-    unsafe { libc::setrlimit64(libc::RLIMIT_NOFILE, &raw const limit) };
     let exe = aside(program.exe)?;
     place(&program.fds)?;
+    let (soft, hard) = program.open_files;
+    let limit = libc::rlimit64 { rlim_cur: soft, rlim_max: hard };
+    // SAFETY: `limit` is valid for the call. Other limits than wished are no reason not to start.
+    unsafe { libc::setrlimit64(libc::RLIMIT_NOFILE, &raw const limit) };
     Some(exe)
 }
 
@@ -174,6 +176,20 @@ fn write_file(path: &CStr, bytes: &[u8]) {
 
 fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+}
+
+/// Takes over a descriptor that the parent left at an agreed number. To be called once per number, before anything
+/// else is opened.
+///
+/// # Errors
+/// `EBADF` when nothing is there.
+pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: takes plain numbers; marks the descriptor close-on-exec or fails.
+    if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is open, and by this function's contract nobody else in this process owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// Runs `work` in a forked child and ends the child with the code it returns. Only for single-threaded processes.
@@ -246,7 +262,7 @@ mod tests {
         assert!(!is_ours(pid));
         assert_eq!(reap(pid).unwrap(), None);
         let mut text = String::new();
-        std::io::Read::read_to_string(&mut std::fs::File::from(read), &mut text).unwrap();
+        io::Read::read_to_string(&mut std::fs::File::from(read), &mut text).unwrap();
         assert_eq!(text, "out\nerr\nthree\n17\n100\n");
     }
 

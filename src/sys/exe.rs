@@ -79,6 +79,12 @@ pub fn sealed_copy() -> io::Result<OwnedFd> {
     seal(copy)
 }
 
+/// Becomes the program at `path`, with the same environment and standard streams. Comes back only with an error.
+pub fn replace(path: &std::path::Path, args: &[&str]) -> io::Error {
+    use std::os::unix::process::CommandExt as _;
+    std::process::Command::new(path).args(args).exec()
+}
+
 /// Bytes in a sealed memory file, its position at the start.
 ///
 /// # Errors
@@ -118,6 +124,6 @@ mod tests {
     #[test]
     fn bytes_are_read_back_from_the_start() {
         let file = std::fs::File::from(sealed_bytes("t", b"abc").unwrap());
-        assert_eq!(std::io::read_to_string(file).unwrap(), "abc");
+        assert_eq!(io::read_to_string(file).unwrap(), "abc");
     }
 }

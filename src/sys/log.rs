@@ -35,6 +35,18 @@ pub fn init(role: &'static str) {
     let _ = tracing::subscriber::set_global_default(sink);
 }
 
+/// An error with all its causes in one line.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let _ = write!(text, ": {error}");
+        cause = error.source();
+    }
+    text
+}
+
 struct Stderr {
     role: &'static str,
     spans: AtomicU64,

@@ -51,6 +51,59 @@ pub fn reset_all() {
     }
 }
 
+/// The number of a signal by its name (`SIGTERM`, `TERM`, `SIGRTMIN+3`) or number, as `STOPSIGNAL` has it.
+#[must_use]
+pub fn number(text: &str) -> Option<i32> {
+    if let Ok(number) = text.parse::<i32>() {
+        return (1..=64).contains(&number).then_some(number);
+    }
+    let upper = text.to_ascii_uppercase();
+    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+    // musl and glibc keep the first real-time signals for themselves; images count as glibc does.
+    for (base, at) in [("RTMIN", 34), ("RTMAX", 64)] {
+        let Some(rest) = name.strip_prefix(base) else { continue };
+        let offset: i32 = if rest.is_empty() { 0 } else { rest.parse().ok()? };
+        let number = offset.checked_add(at)?;
+        return (34..=64).contains(&number).then_some(number);
+    }
+    NAMES.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+}
+
+/// The names that all Linux architectures have.
+const NAMES: [(&str, i32); 31] = [
+    ("HUP", libc::SIGHUP),
+    ("INT", libc::SIGINT),
+    ("QUIT", libc::SIGQUIT),
+    ("ILL", libc::SIGILL),
+    ("TRAP", libc::SIGTRAP),
+    ("ABRT", libc::SIGABRT),
+    ("BUS", libc::SIGBUS),
+    ("FPE", libc::SIGFPE),
+    ("KILL", libc::SIGKILL),
+    ("USR1", libc::SIGUSR1),
+    ("SEGV", libc::SIGSEGV),
+    ("USR2", libc::SIGUSR2),
+    ("PIPE", libc::SIGPIPE),
+    ("ALRM", libc::SIGALRM),
+    ("TERM", libc::SIGTERM),
+    ("STKFLT", libc::SIGSTKFLT),
+    ("CHLD", libc::SIGCHLD),
+    ("CONT", libc::SIGCONT),
+    ("STOP", libc::SIGSTOP),
+    ("TSTP", libc::SIGTSTP),
+    ("TTIN", libc::SIGTTIN),
+    ("TTOU", libc::SIGTTOU),
+    ("URG", libc::SIGURG),
+    ("XCPU", libc::SIGXCPU),
+    ("XFSZ", libc::SIGXFSZ),
+    ("VTALRM", libc::SIGVTALRM),
+    ("PROF", libc::SIGPROF),
+    ("WINCH", libc::SIGWINCH),
+    ("IO", libc::SIGIO),
+    ("PWR", libc::SIGPWR),
+    ("SYS", libc::SIGSYS),
+];
+
 /// Makes this process ignore a signal.
 pub fn ignore(number: i32) {
     // SAFETY: installs no handler, only the "ignore" disposition.
@@ -65,6 +118,19 @@ pub fn send(pid: u32, signal: i32) -> io::Result<()> {
     let pid = libc::pid_t::try_from(pid).ok().filter(|p| *p > 1).ok_or(io::ErrorKind::InvalidInput)?;
     // SAFETY: kill takes plain numbers.
     if unsafe { libc::kill(pid, signal) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sends `signal` to every process but this one. Only process 1 at the end of all things has a use for that.
+///
+/// # Errors
+/// Of kill; there being nobody is none.
+pub fn send_to_all(signal: i32) -> io::Result<()> {
+    // SAFETY: kill takes plain numbers.
+    if unsafe { libc::kill(-1, signal) } == 0 {
+        return Ok(());
+    }
+    let e = io::Error::last_os_error();
+    if e.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { Err(e) }
 }
 
 fn set_of(signals: &[i32]) -> libc::sigset_t {
@@ -89,5 +155,31 @@ mod tests {
         assert!(send(1, 0).is_err());
         assert!(send(u32::MAX, 0).is_err());
         send(std::process::id(), 0).unwrap();
+    }
+}
+
+#[cfg(test)]
+mod names {
+    use super::number;
+
+    #[test]
+    fn stop_signals_are_read_by_name_and_number() {
+        let table = [
+            ("SIGTERM", Some(15)),
+            ("term", Some(15)),
+            ("3", Some(3)),
+            ("SIGRTMIN+3", Some(37)),
+            ("RTMAX-1", Some(63)),
+            ("RTMIN-1", None),
+            ("RTMIN+x", None),
+            ("0", None),
+            ("65", None),
+            ("-9", None),
+            ("SIG", None),
+            ("", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(number(text), expected, "{text:?}");
+        }
     }
 }

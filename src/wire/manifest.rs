@@ -1,8 +1,16 @@
 //! A static pod file, read: several documents, YAML or JSON, each a v1.Pod.
 
-use super::problem::Problem;
-use crate::model::pod::Pod;
-use std::collections::BTreeMap;
+use super::document::{self, Document};
+use super::problem::{Path, Problem, Severity};
+use super::report::Report;
+use super::tree::{Data, Node};
+use super::{convert, defaults, identity, schema, support, validate};
+use crate::model::PodUid;
+use crate::model::pod::{Pod, Source};
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
+use std::collections::{BTreeMap, HashSet};
 
 /// What a manifest needs to know about the node it is read for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +19,8 @@ pub struct NodeIdentity {
     pub name: String,
     /// The node's labels, for `nodeSelector`.
     pub labels: BTreeMap<String, String>,
+    /// Sysctls that pods may set beside the safe ones: names, or prefixes that end in `*`.
+    pub allowed_unsafe_sysctls: Vec<String>,
 }
 
 impl NodeIdentity {
@@ -31,7 +41,14 @@ impl NodeIdentity {
             ("beta.kubernetes.io/arch", arch),
         ];
         let labels = labels.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-        Self { name, labels }
+        Self { name, labels, allowed_unsafe_sysctls: Vec::new() }
+    }
+
+    pub(crate) fn allows_sysctl(&self, name: &str) -> bool {
+        self.allowed_unsafe_sysctls.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => name == pattern,
+        })
     }
 }
 
@@ -46,9 +63,171 @@ pub struct Parsed {
 
 /// Reads a manifest file: defaulted and checked pods, and every problem of the file at once.
 ///
-/// `file` is the path under which the file is watched: it goes into the pods' UIDs and into the problems.
+/// `file` is the path under which the file is watched: it goes into the pods' UIDs and into the problems. A document
+/// is a v1.Pod, or a v1.List or v1.PodList of them; one that is wrong leaves the others alone.
 #[must_use]
 pub fn parse(bytes: &[u8], file: &str, node: &NodeIdentity) -> Parsed {
-    let _ = (bytes, file, node);
-    Parsed::default()
+    let mut reader = Reader { file, node, parsed: Parsed::default(), names: HashSet::new() };
+    for Document { index, tree } in document::read(bytes) {
+        match tree {
+            Ok(tree) => reader.document(index, &tree),
+            Err(error) => reader.parsed.problems.push(Problem {
+                file: file.to_owned(),
+                line: Some(error.line),
+                document: index,
+                field: String::new(),
+                message: error.message,
+                severity: Severity::Error,
+            }),
+        }
+    }
+    reader.parsed
+}
+
+struct Reader<'a> {
+    file: &'a str,
+    node: &'a NodeIdentity,
+    parsed: Parsed,
+    /// The pods of the file so far, by namespace and name, and by UID.
+    names: HashSet<String>,
+}
+
+impl Reader<'_> {
+    fn document(&mut self, index: usize, tree: &Node) {
+        let kind = tree.text_of("kind").unwrap_or("");
+        if !matches!(kind, "List" | "PodList") {
+            return self.object(index, tree, Path::root(), "");
+        }
+        let mut report = Report::new(self.file, index, tree, Path::root());
+        let element = if kind == "PodList" { "Pod" } else { "" };
+        let empty = Node { line: tree.line, data: Data::List(Vec::new()) };
+        let items = tree.get("items").unwrap_or(&empty);
+        schema::object(tree, support::LIST, &Path::root(), &mut report);
+        self.parsed.problems.extend(report.into_problems());
+        if let Data::List(items) = &items.data {
+            for (i, item) in items.iter().enumerate() {
+                self.object(index, item, Path::root().field("items").index(i), element);
+            }
+        }
+    }
+
+    /// Reads one pod. `implied`: the kind that it has when it does not say.
+    fn object(&mut self, document: usize, tree: &Node, base: Path, implied: &str) {
+        let mut report = Report::new(self.file, document, tree, base);
+        let pod = self.pod(document, tree, implied, &mut report);
+        let refused = report.refused();
+        self.parsed.problems.extend(report.into_problems());
+        if let Some(pod) = pod.filter(|_| !refused) {
+            self.parsed.pods.push(pod);
+        }
+    }
+
+    fn pod(&mut self, document: usize, tree: &Node, implied: &str, report: &mut Report<'_>) -> Option<Pod> {
+        if !is_pod(tree, implied, report) {
+            return None;
+        }
+        let mut value = schema::object(tree, support::POD, &Path::root(), report);
+        value.insert("kind".to_owned(), "Pod".into());
+        value.insert("apiVersion".to_owned(), "v1".into());
+        report.seal();
+        let mut typed: api::Pod = match serde_json::from_value(Value::Object(value)) {
+            Ok(typed) => typed,
+            Err(error) => {
+                report.error(&Path::root(), format!("cannot be decoded: {error}"));
+                return None;
+            }
+        };
+        defaults::pod(&mut typed);
+        let spec = typed.spec.take().unwrap_or_default();
+        self.identify(&mut typed.metadata, tree, report);
+        validate::pod(&typed.metadata, &spec, self.node, report);
+        self.unique(&typed.metadata, report);
+        typed.spec = Some(spec);
+        let source = Source::File { path: self.file.to_owned(), document };
+        self.finish(typed, source, report)
+    }
+
+    /// A static pod carries the name of its node, so that the same manifest on two nodes is two pods. Its UID is the
+    /// manifest's own, or follows from the document.
+    fn identify(&self, metadata: &mut ObjectMeta, tree: &Node, report: &mut Report<'_>) {
+        let given = metadata.uid.take().filter(|u| !u.is_empty());
+        metadata.uid = Some(given.unwrap_or_else(|| identity::static_uid(&self.node.name, self.file, tree)));
+        match &mut metadata.name {
+            Some(name) if !name.is_empty() => {
+                name.push('-');
+                name.push_str(&self.node.name.to_lowercase());
+            }
+            _ => report.required(&Path::root().field("metadata").field("name"), ""),
+        }
+    }
+
+    fn unique(&mut self, metadata: &ObjectMeta, report: &mut Report<'_>) {
+        let Some(name) = metadata.name.as_deref() else { return };
+        let namespace = metadata.namespace.as_deref().unwrap_or("");
+        let at = Path::root().field("metadata");
+        if !self.names.insert(format!("{namespace}/{name}")) {
+            report.duplicate(&at.field("name"), format!("{namespace}/{name}"));
+            return;
+        }
+        let uid = metadata.uid.as_deref().unwrap_or("");
+        if !self.names.insert(uid.to_owned()) {
+            report.duplicate(&at.field("uid"), uid);
+        }
+    }
+
+    /// What upstream's kubelet adds to a pod from a file (`pkg/kubelet/config/common.go`), and the typed pod.
+    fn finish(&self, mut typed: api::Pod, source: Source, report: &mut Report<'_>) -> Option<Pod> {
+        let uid = typed.metadata.uid.clone().unwrap_or_default();
+        let annotations = typed.metadata.annotations.get_or_insert_default();
+        annotations.insert("kubernetes.io/config.hash".to_owned(), uid.clone());
+        annotations.insert("kubernetes.io/config.source".to_owned(), "file".to_owned());
+        let spec = typed.spec.get_or_insert_default();
+        spec.node_name = Some(self.node.name.clone());
+        let tolerates_all =
+            api::Toleration { operator: Some("Exists".into()), effect: Some("NoExecute".into()), ..Default::default() };
+        let tolerations = spec.tolerations.get_or_insert_default();
+        if !tolerations.contains(&tolerates_all) {
+            tolerations.push(tolerates_all);
+        }
+        if report.refused() {
+            return None;
+        }
+        let manifest = match serde_json::to_value(&typed) {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                report.error(&Path::root(), format!("cannot be written as JSON: {error}"));
+                return None;
+            }
+        };
+        Some(Pod {
+            uid: PodUid::new(uid).ok()?,
+            name: typed.metadata.name.unwrap_or_default(),
+            namespace: typed.metadata.namespace.unwrap_or_default(),
+            labels: typed.metadata.labels.unwrap_or_default(),
+            annotations: typed.metadata.annotations.unwrap_or_default(),
+            source,
+            manifest,
+            spec: convert::pod_spec(&typed.spec.unwrap_or_default()),
+        })
+    }
+}
+
+/// Whether the document says that it is a v1.Pod.
+fn is_pod(tree: &Node, implied: &str, report: &mut Report<'_>) -> bool {
+    if !matches!(tree.data, Data::Map(_)) {
+        let message = format!("Invalid value: {}: must be an object, a v1.Pod", tree.kind());
+        report.error(&Path::root(), message);
+        return false;
+    }
+    let wanted = [("apiVersion", "v1"), ("kind", "Pod")];
+    for (field, expected) in wanted {
+        let at = Path::root().field(field);
+        match tree.get(field).map(|n| (&n.data, n.kind())) {
+            None | Some((Data::Null, _)) if implied.is_empty() => report.required(&at, ""),
+            None | Some((Data::Null, _)) => {}
+            Some((Data::Text(text), _)) => report.one_of(&at, text, &[expected]),
+            Some((_, kind)) => report.error(&at, format!("Invalid value: {kind}: must be a string")),
+        }
+    }
+    !report.refused()
 }

@@ -9,9 +9,29 @@
 //! Reading never stops at the first problem: it returns what could be read and the list of everything that is wrong.
 //! Back out go [`pod`] (v1.Pod with status, lists), [`emit`] (YAML) and [`status`] (v1.Status for refusals).
 
+mod convert;
+mod defaults;
+pub(crate) mod document;
+pub mod emit;
+mod expand;
+#[cfg(test)]
+mod fuzz_tests;
+mod identity;
+mod json;
 pub mod manifest;
+#[cfg(test)]
+mod manifest_tests;
+pub(crate) mod names;
 pub mod pod;
 pub mod problem;
+pub(crate) mod report;
+mod scalar;
+pub(crate) mod schema;
+pub mod status;
+mod support;
+pub(crate) mod tree;
+mod validate;
+mod yaml;
 
 pub use manifest::{NodeIdentity, Parsed, parse};
 pub use problem::{Path, Problem, Severity};

@@ -54,6 +54,12 @@ impl fmt::Display for Problem {
     }
 }
 
+/// Whether any of the problems is an error.
+#[must_use]
+pub fn any_error(problems: &[Problem]) -> bool {
+    problems.iter().any(Problem::is_error)
+}
+
 /// One step of a [`Path`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {

@@ -5,7 +5,7 @@
 #   DATA, PAYLOAD  disk images from disk.sh (optional)
 #   APPEND     more kernel arguments        HOSTFWD  hostfwd rules: "tcp:127.0.0.1:8080-:80 ..."
 #   MEMORY     MiB, default 1024            CPU, SMP default cortex-a72 and 2
-#   CONSOLE=stdio puts the console on this terminal, else it goes to VM_DIR/console.log
+#   SHELL_ON=stdio puts a shell of the guest (bare and debug kinds) on this terminal
 # Further arguments go to QEMU. Ports: armlet.report -> VM_DIR/report.log, armlet.shell -> VM_DIR/shell.sock, QMP -> VM_DIR/qmp.sock.
 . "$(dirname "$0")/../../cross/lib.sh"
 : "${VM_DIR:?}" "${INITRAMFS:?}"
@@ -31,10 +31,9 @@ if [ "$(uname -m)" = aarch64 ] && [ -w /dev/kvm ]; then
 else
     arguments+=(-accel "tcg,thread=multi,tb-size=${TB_SIZE:-256}")
 fi
-if [ "${CONSOLE:-}" = stdio ]; then
-    arguments+=(-chardev stdio,id=console,signal=off,mux=on -serial chardev:console)
-else
-    arguments+=(-serial "file:$VM_DIR/console.log")
+arguments+=(-serial "file:$VM_DIR/console.log")
+if [ "${SHELL_ON:-}" = stdio ]; then
+    arguments+=(-chardev stdio,id=terminal,signal=off,mux=on -device virtconsole,chardev=terminal,name=armlet.terminal)
 fi
 disk() { [ -z "$2" ] || arguments+=(-drive "if=none,id=$1,file=$2,format=raw,cache=writeback$3" -device "virtio-blk-pci,drive=$1,serial=$1"); }
 disk data "${DATA:-}" ""

@@ -40,7 +40,7 @@ ip addr add 10.0.2.15/24 dev eth0
 ip route add default via 10.0.2.2
 mkdir -p /run/payload
 for disk in /sys/block/vd*; do
-    case $(cat "$disk/serial") in
+    case $(cat "$disk/serial" 2>/dev/null) in
         data) mount -t ext4 -o noatime "/dev/${disk##*/}" /var/lib/armlet ;;
         payload) mount -t ext4 -o ro "/dev/${disk##*/}" /run/payload ;;
     esac

@@ -10,13 +10,20 @@ ln -sf /proc/1/exe $work/bin/armlet
 export PATH=$work/bin:/bin:/sbin:/usr/bin:/usr/sbin HOME=/root
 
 for disk in /sys/block/vd*; do
-    [ "$(cat "$disk/serial")" = payload ] || continue
+    [ "$(cat "$disk/serial" 2>/dev/null)" = payload ] || continue
     mountpoint -q /run/payload || mount -t ext4 -o ro "/dev/${disk##*/}" /run/payload
 done
 
 for name in /sys/class/virtio-ports/*/name; do
     [ "$(cat "$name")" = armlet.shell ] && name=${name%/name} && port=/dev/${name##*/}
 done
+# A person at the other end: a shell for as long as the guest runs.
+if [ -e /dev/hvc0 ]; then
+    while :; do
+        setsid -c sh -l </dev/hvc0 >/dev/hvc0 2>&1
+    done &
+fi
+
 # The port can be opened once only: what reads it and what writes it share this open file.
 exec 3<>"$port"
 

@@ -1,0 +1,62 @@
+# armlet: `make help` lists what there is. Everything that is downloaded or built lies below target/.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+
+# demo, test, vm and campaign run this one: release code without the minutes that fat LTO costs. `make build` is the real one.
+VM_PROFILE ?= qemu
+# A seed makes the random tests repeatable; a longer campaign finds more.
+CAMPAIGN_SECONDS ?= 3600
+
+say = @printf '\033[1m==>\033[0m %s\n'
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## install and download all that the other targets need (they do it themselves when it is missing)
+	@cross/tools.sh
+	@tests/vm/prepare.sh bare >/dev/null
+	@images/pack.sh busybox busybox-arm32 redis >/dev/null
+	@tests/check.sh tools
+
+.PHONY: build
+build: ## the static aarch64 binary as released (fat LTO: some minutes)
+	@cross/build.sh release
+
+.PHONY: vm-binary
+vm-binary:
+	@cross/build.sh $(VM_PROFILE) >target/vm-binary
+
+.PHONY: demo
+demo: setup vm-binary ## boot a node in QEMU, run a pod on it, show it working, power off
+	@ARMLET_BINARY=$$(cat target/vm-binary) cargo run --quiet --locked -p armlet-vm --bin demo
+
+.PHONY: vm
+vm: setup vm-binary ## an interactive node in QEMU; leave it with Ctrl-A x
+	@ARMLET_BINARY=$$(cat target/vm-binary) tests/vm/interactive.sh
+
+.PHONY: check
+check: ## format, lints, licences and sources of dependencies
+	@cross/tools.sh
+	@tests/check.sh
+
+.PHONY: test
+test: setup ## every ring of tests: on this machine, then in the guest
+	$(say) "tests on this machine"
+	@cargo test --workspace --locked
+	@$(MAKE) vm-binary
+	$(say) "tests in the guest"
+	@ARMLET_BINARY=$$(cat target/vm-binary) cargo test --locked --test qemu
+
+.PHONY: campaign
+campaign: setup vm-binary ## the long tests in full: CAMPAIGN_SECONDS of them
+	@ARMLET_BINARY=$$(cat target/vm-binary) ARMLET_CAMPAIGN_SECONDS=$(CAMPAIGN_SECONDS) PROPTEST_CASES=20000 \
+	    cargo test --workspace --locked
+	@ARMLET_BINARY=$$(cat target/vm-binary) ARMLET_CAMPAIGN_SECONDS=$(CAMPAIGN_SECONDS) cargo test --locked --test qemu
+
+.PHONY: clean
+clean: ## remove all that was built and downloaded
+	@rm -rf target

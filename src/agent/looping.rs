@@ -1,0 +1,196 @@
+//! The loop: event, observe, plan, start or cancel, store, publish, arm the timer.
+//!
+//! One task owns everything here. Whatever takes time (an action, a disk, the supervisor) runs elsewhere and comes back
+//! as an [`Input`].
+
+use super::desired::Desired;
+use super::input::{Ended, Input};
+use super::journal::Journal;
+use super::mirror::Mirror;
+use super::publish::Publisher;
+use super::slot::Slot;
+use crate::executor::Rooms;
+use crate::model::action::{Action, Outcome};
+use crate::model::observed::NodeFacts;
+use crate::model::supervise::{ContainerEntry, ContainerState, Notice, SandboxEntry};
+use crate::model::{BootTime, ContainerId, PodUid};
+use crate::observe;
+use crate::plan::{self, Capacity, Grants};
+use crate::runtime::client::Heard;
+use crate::sys::clock;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// The loop's state.
+pub(super) struct Looping {
+    pub(super) rooms: Arc<Rooms>,
+    pub(super) node: NodeFacts,
+    pub(super) capacity: Capacity,
+    pub(super) slots: BTreeMap<PodUid, Slot>,
+    pub(super) mirror: Mirror,
+    pub(super) desired: Desired,
+    pub(super) journal: Journal,
+    pub(super) publisher: Publisher,
+    pub(super) last_address: Option<Ipv4Addr>,
+    pub(super) grants: BTreeMap<PodUid, Grants>,
+    pub(super) weights: Option<(u64, u64)>,
+    pub(super) arrivals: u64,
+    pub(super) committed: u64,
+    /// Conditions of the node by their word; only those with a text are shown.
+    pub(super) conditions: BTreeMap<&'static str, Option<String>>,
+    pub(super) dirty: BTreeSet<PodUid>,
+    pub(super) node_dirty: bool,
+    /// The supervisor's table was taken over at least once: before that nothing is known to be absent.
+    pub(super) table_seen: bool,
+    /// No pod's facts were lost: what nobody knows is no pod's.
+    pub(super) facts_complete: bool,
+    /// Remains of pods that nobody knows were looked for.
+    pub(super) remains_seen: bool,
+    /// The node goes down; true: to start again.
+    pub(super) shutdown: Option<bool>,
+    /// Process 1 was asked to end the node.
+    pub(super) powering_off: bool,
+    pub(super) inputs: mpsc::UnboundedSender<Input>,
+}
+
+impl Looping {
+    /// Runs until told to stop.
+    pub(super) async fn run(mut self, mut from: mpsc::UnboundedReceiver<Input>) {
+        loop {
+            self.settle();
+            let input = match self.next_wake() {
+                None => from.recv().await,
+                Some(at) => {
+                    let left = at.since(clock::now().boot).to_std();
+                    tokio::time::timeout(left, from.recv()).await.unwrap_or(Some(Input::LookAtDue))
+                }
+            };
+            let Some(input) = input else { return };
+            if !self.take(input) {
+                return;
+            }
+            // What has queued up meanwhile is one pass, not many.
+            while let Ok(input) = from.try_recv() {
+                if !self.take(input) {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn next_wake(&self) -> Option<BootTime> {
+        self.slots.values().filter_map(|slot| slot.wake_at).min()
+    }
+
+    /// Takes one input over. False: the agent is to end.
+    fn take(&mut self, input: Input) -> bool {
+        match input {
+            Input::Manifests(event) => self.take_manifests(event),
+            Input::Heard(heard) => self.take_heard(heard),
+            Input::Message { pod, id, message } => self.take_message(&pod, id, message),
+            Input::Ended(ended) => self.take_ended(ended),
+            Input::Committed { number, degraded } => {
+                let before = std::mem::replace(&mut self.committed, number);
+                self.conditions.insert("StoreDegraded", degraded);
+                let waited = self.slots.iter().filter(|(_, slot)| slot.written > before && slot.written <= number);
+                self.dirty.extend(waited.map(|(uid, _)| uid.clone()));
+            }
+            Input::LookAtDue => {}
+            Input::LookAtAll => self.dirty.extend(self.slots.keys().cloned()),
+            Input::Command(command) => super::commands::answer(&self.rooms, command, self.inputs.clone()),
+            Input::Stop => return false,
+        }
+        true
+    }
+
+    fn take_manifests(&mut self, event: super::manifests::ManifestEvent) {
+        self.desired.take(event);
+        self.publisher.refused(self.desired.refused());
+        self.node_dirty = true;
+    }
+
+    fn take_heard(&mut self, heard: Heard) {
+        match heard {
+            Heard::Table { sandboxes, containers } => self.take_table(sandboxes, containers),
+            Heard::Lost => tracing::warn!("the connection to the supervisor is lost; it is made anew"),
+            Heard::Notice(notice) => self.take_notice(notice),
+        }
+    }
+
+    fn take_notice(&mut self, notice: Notice) {
+        match notice {
+            Notice::Container(entry) => self.see_container(entry),
+            Notice::LoggerRestarted { count } => tracing::warn!(count, "the logger died and another took over"),
+            Notice::LogsDropped { id, bytes } => tracing::warn!(container = %id, bytes, "log lines were dropped"),
+            Notice::Shutdown { reboot } => {
+                tracing::info!(reboot, "the node goes down: stopping all pods");
+                self.shutdown = Some(reboot);
+                self.node_dirty = true;
+            }
+            // The client hands these to whoever began the session.
+            Notice::ExecExited { .. } => {}
+        }
+    }
+
+    /// Takes a container's state over. An ended attempt's pod is looked at once the termination message was read,
+    /// which happens elsewhere: a card may stall.
+    fn see_container(&mut self, entry: ContainerEntry) {
+        let slot = self.slots.entry(entry.pod.clone()).or_default();
+        let ended = matches!(entry.state, ContainerState::Exited(_) | ContainerState::StartFailed { .. });
+        if ended && !slot.messages.contains_key(&entry.id) && slot.awaiting.insert(entry.id.clone()) {
+            let (rooms, tell) = (Arc::clone(&self.rooms), self.inputs.clone());
+            let (pod, entry) = (slot.pod.clone(), entry.clone());
+            tokio::spawn(async move {
+                let message = observe::termination_message(&rooms.config, pod.as_deref(), &entry).await;
+                // When the loop has ended the next agent reads it again.
+                let _ = tell.send(Input::Message { pod: entry.pod, id: entry.id, message });
+            });
+        }
+        self.dirty.insert(entry.pod.clone());
+        self.mirror.container(entry);
+    }
+
+    fn take_table(&mut self, sandboxes: Vec<SandboxEntry>, containers: Vec<ContainerEntry>) {
+        for uid in self.mirror.replace(sandboxes) {
+            self.slots.entry(uid).or_default();
+        }
+        for entry in containers {
+            self.see_container(entry);
+        }
+        self.dirty.extend(self.slots.keys().cloned());
+        self.table_seen = true;
+        self.node_dirty = true;
+    }
+
+    fn take_message(&mut self, pod: &PodUid, id: ContainerId, message: Option<String>) {
+        if let Some(slot) = self.slots.get_mut(pod) {
+            slot.awaiting.remove(&id);
+            slot.messages.insert(id, message);
+            self.dirty.insert(pod.clone());
+        }
+    }
+
+    fn take_ended(&mut self, ended: Ended) {
+        let Some(slot) = self.slots.get_mut(&ended.uid) else { return };
+        let Some(action) = slot.land(&ended.key) else { return };
+        match &ended.outcome {
+            Outcome::Sandbox { sandbox } => self.mirror.sandbox(sandbox.clone()),
+            Outcome::Container { entry } => self.see_container(entry.clone()),
+            Outcome::Done => match &action {
+                Action::DestroySandbox { .. } => self.mirror.drop_sandbox(&ended.uid),
+                Action::RemoveContainer { id, .. } => self.mirror.drop_container(id),
+                _ => {}
+            },
+            Outcome::Failed(failure) => {
+                tracing::warn!(pod = %ended.uid, action = ?ended.key, reason = %failure.reason, "{}", failure.message);
+            }
+            Outcome::Cancelled | Outcome::Attached { .. } | Outcome::Image { .. } | Outcome::Probed { .. } => {}
+        }
+        self.fold(&ended.uid, |slot, now| {
+            plan::fold::outcome(&mut slot.facts, slot.pod.as_deref(), &action, &ended.outcome, now)
+        });
+        self.dirty.insert(ended.uid);
+    }
+}

@@ -1,0 +1,361 @@
+//! One look at the folder after another, each compared with the one before.
+
+use super::names::is_manifest;
+use super::{DENIED, FileContent, ManifestEvent, SETTLE};
+use crate::sys::files::{Settled, read_settled};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// As upstream: `maxConfigLength` of `pkg/kubelet/config/common.go`.
+const MAX_BYTES: u64 = 10 * 1024 * 1024;
+
+/// What tells one content of a file from another without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+/// A file as it was last read.
+#[derive(Debug)]
+struct Known {
+    /// Absent for a file that could not be read: it is tried again at each look.
+    stamp: Option<Stamp>,
+    content: FileContent,
+}
+
+/// The folder as it was last seen.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    files: BTreeMap<String, Known>,
+    links: Vec<PathBuf>,
+    /// Files that were not there at the last look, while it is not sure yet that they are removed.
+    doubtful: BTreeSet<String>,
+    /// Where the folder lay when it was last seen.
+    device: Option<u64>,
+    /// Something was told.
+    told: bool,
+}
+
+/// What a look found.
+#[derive(Debug)]
+pub(super) struct Look {
+    /// The folder, if it is not as told before.
+    pub(super) event: Option<ManifestEvent>,
+    /// Something is not decided: look again after this time even if nothing is told.
+    pub(super) again: Option<Duration>,
+}
+
+impl Folder {
+    pub(super) fn new(path: &Path) -> Self {
+        let (files, links, doubtful) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
+        Self { path: path.to_owned(), files, links, doubtful, device: None, told: false }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Links whose targets changes are not told by the folder.
+    pub(super) fn links(&self) -> &[PathBuf] {
+        &self.links
+    }
+
+    /// Looks at the folder. `settled`: enough time has gone since the last look to believe that what is away is removed.
+    pub(super) fn look(&mut self, settled: bool) -> Look {
+        let (names, lost) = match self.list() {
+            Ok(names) => names,
+            Err(error) => {
+                // Known files stay: an error tells nothing about them.
+                tracing::warn!("list {}: {error}", self.path.display());
+                return Look { event: None, again: Some(DENIED) };
+            }
+        };
+        let Some(names) = names else {
+            return self.folder_missing(settled, lost);
+        };
+        let mut changed = !self.told;
+        let mut again = false;
+        self.links.clear();
+        let mut seen = BTreeSet::new();
+        for name in names {
+            let path = self.path.join(&name);
+            let text = path.to_string_lossy().into_owned();
+            if path.is_symlink() {
+                self.links.push(path.clone());
+            }
+            match self.read(&path, &text) {
+                Read::Absent => continue,
+                Read::Same => {}
+                Read::Busy => again = true,
+                Read::New(known) => {
+                    let before = self.files.insert(text.clone(), known);
+                    let now = self.files.get(&text).map(|known| &known.content);
+                    changed |= before.as_ref().map(|known| &known.content) != now;
+                }
+            }
+            seen.insert(text);
+        }
+        let (removed, doubt) = self.removals(&seen, settled && !lost);
+        changed |= removed;
+        again |= doubt && !lost;
+        self.report(changed, again)
+    }
+
+    /// The names of possible manifests, none for a missing folder; and whether the folder's content was lost rather than
+    /// removed.
+    fn list(&mut self) -> io::Result<(Option<Vec<OsString>>, bool)> {
+        let entries = match std::fs::read_dir(&self.path) {
+            Ok(entries) => entries,
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok((None, self.is_elsewhere()));
+            }
+            Err(e) => return Err(e),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let name = entry?.file_name();
+            if is_manifest(&name.to_string_lossy()) {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        let device = self.path.metadata()?.dev();
+        let lost = names.is_empty() && self.device.is_some_and(|before| before != device);
+        if !lost {
+            self.device = Some(device);
+        }
+        Ok((Some(names), lost))
+    }
+
+    /// Whether the nearest folder above is on another file system than the folder was: then that one went away.
+    fn is_elsewhere(&self) -> bool {
+        let above = self.path.ancestors().skip(1).find_map(|ancestor| ancestor.metadata().ok());
+        self.device.is_some_and(|before| above.is_none_or(|above| above.dev() != before))
+    }
+
+    fn folder_missing(&mut self, settled: bool, lost: bool) -> Look {
+        self.links.clear();
+        if !self.told {
+            self.told = true;
+            return Look { event: Some(ManifestEvent::FolderMissing), again: None };
+        }
+        let (removed, doubt) = self.removals(&BTreeSet::new(), settled && !lost);
+        self.report(removed, doubt && !lost)
+    }
+
+    /// Forgets files that are away for long enough. Whether any were forgotten, and whether others are in doubt.
+    fn removals(&mut self, seen: &BTreeSet<String>, settled: bool) -> (bool, bool) {
+        let away: BTreeSet<String> = self.files.keys().filter(|path| !seen.contains(*path)).cloned().collect();
+        let (removed, doubtful): (BTreeSet<String>, BTreeSet<String>) =
+            away.into_iter().partition(|path| settled && self.doubtful.contains(path));
+        self.files.retain(|path, _| !removed.contains(path));
+        self.doubtful = doubtful;
+        (!removed.is_empty(), !self.doubtful.is_empty())
+    }
+
+    fn report(&mut self, changed: bool, again: bool) -> Look {
+        let again = again.then_some(SETTLE);
+        if !changed {
+            return Look { event: None, again };
+        }
+        self.told = true;
+        let files = self.files.iter().map(|(path, known)| (path.clone(), known.content.clone())).collect();
+        Look { event: Some(ManifestEvent::Files(files)), again }
+    }
+
+    fn read(&self, path: &Path, text: &str) -> Read {
+        let known = self.files.get(text);
+        if path.to_str().is_none() {
+            let content = FileContent::Unreadable("its name is not UTF-8".to_owned());
+            return Read::New(Known { stamp: None, content });
+        }
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => Read::Absent,
+            _ => Read::New(Known { stamp: None, content: FileContent::Unreadable(reason(&error)) }),
+        };
+        let metadata = match path.metadata() {
+            Ok(metadata) if metadata.is_file() => metadata,
+            Ok(_) => return Read::Absent,
+            Err(error) => return failed(error),
+        };
+        if known.is_some_and(|known| known.stamp == Some(Stamp::of(&metadata))) {
+            return Read::Same;
+        }
+        match read_settled(path, MAX_BYTES) {
+            Ok(None) => Read::Busy,
+            Ok(Some(Settled { bytes, metadata })) => {
+                let content = match known.map(|known| &known.content) {
+                    Some(FileContent::Bytes(before)) if **before == *bytes => FileContent::Bytes(before.clone()),
+                    _ => FileContent::Bytes(bytes.into()),
+                };
+                Read::New(Known { stamp: Some(Stamp::of(&metadata)), content })
+            }
+            Err(error) => failed(error),
+        }
+    }
+}
+
+enum Read {
+    /// Gone, or nothing that can be a manifest.
+    Absent,
+    /// As known.
+    Same,
+    /// Somebody is writing it.
+    Busy,
+    /// Read anew.
+    New(Known),
+}
+
+fn reason(error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::FileTooLarge {
+        return format!("larger than {} MiB", MAX_BYTES >> 20);
+    }
+    format!("cannot be read: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::mounts::{Tmpfs, mount_tmpfs, unmount_all};
+    use rustix::mount::MountFlags;
+    use std::ffi::OsStr;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::symlink;
+
+    fn names(look: &Look) -> Option<Vec<String>> {
+        match &look.event {
+            Some(ManifestEvent::Files(files)) => {
+                Some(files.keys().map(|path| path.rsplit('/').next().unwrap().to_owned()).collect())
+            }
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn only_files_are_manifests() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("a.yaml"), "1").unwrap();
+        fs::write(at("a.yaml~"), "1").unwrap();
+        fs::create_dir(at("folder.yaml")).unwrap();
+        symlink("a.yaml", at("link.yaml")).unwrap();
+        symlink("nothere", at("broken.yaml")).unwrap();
+        symlink("loop.yaml", at("loop.yaml")).unwrap();
+        fs::write(dir.path().join(OsStr::from_bytes(b"name\xff")), "1").unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("fifo.yaml"), rustix::fs::Mode::RWXU).unwrap();
+        symlink("/dev/zero", at("zero.yaml")).unwrap();
+        let file = fs::File::create(at("huge.yaml")).unwrap();
+        file.set_len(MAX_BYTES + 1).unwrap();
+        drop(file);
+        let mut folder = Folder::new(dir.path());
+        let look = folder.look(false);
+        assert_eq!(names(&look).unwrap(), ["a.yaml", "huge.yaml", "link.yaml", "loop.yaml", "name\u{fffd}"]);
+        let Some(ManifestEvent::Files(files)) = look.event else { panic!() };
+        let content = |name: &str| files[&format!("{}/{name}", dir.path().display())].clone();
+        assert_eq!(content("huge.yaml"), FileContent::Unreadable("larger than 10 MiB".to_owned()));
+        assert!(matches!(content("loop.yaml"), FileContent::Unreadable(_)));
+        assert!(look.again.is_none() && folder.look(false).event.is_none());
+    }
+
+    #[test]
+    fn a_removal_is_believed_at_the_second_look() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.yaml");
+        fs::write(&path, "1").unwrap();
+        let mut folder = Folder::new(dir.path());
+        folder.look(false);
+        fs::remove_file(&path).unwrap();
+        // The time that has gone belongs to something else.
+        let first = folder.look(true);
+        assert!(first.event.is_none() && first.again.is_some());
+        // Woken by another file: no time has gone.
+        let second = folder.look(false);
+        assert!(second.event.is_none() && second.again.is_some());
+        fs::write(&path, "1").unwrap();
+        let back = folder.look(true);
+        assert!(back.event.is_none() && back.again.is_none());
+        fs::remove_file(&path).unwrap();
+        folder.look(false);
+        assert_eq!(names(&folder.look(true)).unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_same_bytes_are_the_same_content() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.yaml");
+        fs::write(&path, "1").unwrap();
+        let mut folder = Folder::new(dir.path());
+        folder.look(false);
+        fs::write(dir.path().join(".new"), "1").unwrap();
+        fs::rename(dir.path().join(".new"), &path).unwrap();
+        assert!(folder.look(false).event.is_none());
+    }
+
+    #[test]
+    fn linux_a_lost_file_system_removes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().canonicalize().unwrap().join("mnt");
+        fs::create_dir(&at).unwrap();
+        let tmpfs = Tmpfs { size: None, mode: 0o700, gid: 0, noswap: false, flags: MountFlags::empty() };
+        // The folder is the mount point, or lies below it.
+        for below in ["", "manifests"] {
+            mount_tmpfs(&at, &tmpfs).unwrap();
+            let path = at.join(below);
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join("a.yaml"), "1").unwrap();
+            let mut folder = Folder::new(&path);
+            assert_eq!(names(&folder.look(false)).unwrap(), ["a.yaml"]);
+            unmount_all(&at).unwrap();
+            for settled in [false, true, true] {
+                let look = folder.look(settled);
+                assert!(look.event.is_none() && look.again.is_none(), "{below:?} {look:?}");
+            }
+            // It comes back with other content.
+            mount_tmpfs(&at, &tmpfs).unwrap();
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join("b.yaml"), "1").unwrap();
+            folder.look(false);
+            assert_eq!(names(&folder.look(true)).unwrap(), ["b.yaml"]);
+            unmount_all(&at).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_missing_folder_is_told_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("manifests");
+        let mut folder = Folder::new(&path);
+        assert_eq!(folder.look(false).event, Some(ManifestEvent::FolderMissing));
+        assert_eq!(folder.look(true).event, None);
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("a.yaml"), "1").unwrap();
+        assert_eq!(names(&folder.look(false)).unwrap(), ["a.yaml"]);
+        fs::remove_dir_all(&path).unwrap();
+        assert!(folder.look(false).again.is_some());
+        assert_eq!(names(&folder.look(true)).unwrap(), Vec::<String>::new());
+        assert_eq!(folder.look(true).event, None);
+    }
+}

@@ -1,0 +1,153 @@
+//! What all files together want. A file that cannot be read any more goes on wanting what it wanted before: a parse
+//! error never ends a running pod.
+
+use crate::model::pod::Pod;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What was read from one file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FilePods {
+    /// The pods of the documents without errors.
+    pub pods: Vec<Arc<Pod>>,
+    /// The file, or one of its documents, is refused.
+    pub refused: bool,
+}
+
+/// What is wanted, by file and in lexical order of the files.
+pub type Desired = BTreeMap<String, Vec<Arc<Pod>>>;
+
+/// A pod that another file wants already under the same namespace and name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("pod {namespace}/{name} is already defined in {first}")]
+pub struct Clash {
+    /// The file whose pod is refused.
+    pub file: String,
+    /// The file whose pod is taken.
+    pub first: String,
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's full name.
+    pub name: String,
+}
+
+/// Puts together what the files want now. `files` holds every file that is there; one that is not is removed, and its
+/// pods with it. Of a refused file those former pods stay that its good documents do not replace. Of pods with the same
+/// namespace and name in several files the first file's is taken, by lexical order as upstream, and the others are told.
+#[must_use]
+pub fn merge(previous: &Desired, files: &BTreeMap<String, FilePods>) -> (Desired, Vec<Clash>) {
+    let mut desired = Desired::new();
+    let mut clashes = Vec::new();
+    let mut taken: BTreeMap<(String, String), String> = BTreeMap::new();
+    for (file, read) in files {
+        let mut pods = Vec::new();
+        for pod in wanted(read, previous.get(file)) {
+            let key = (pod.namespace.clone(), pod.name.clone());
+            if let Some(first) = taken.get(&key) {
+                let (namespace, name) = key;
+                clashes.push(Clash { file: file.clone(), first: first.clone(), namespace, name });
+                continue;
+            }
+            taken.insert(key, file.clone());
+            pods.push(pod);
+        }
+        desired.insert(file.clone(), pods);
+    }
+    (desired, clashes)
+}
+
+fn wanted(read: &FilePods, before: Option<&Vec<Arc<Pod>>>) -> Vec<Arc<Pod>> {
+    let mut pods = read.pods.clone();
+    if read.refused {
+        let named: BTreeSet<_> = read.pods.iter().map(|pod| (&pod.namespace, &pod.name)).collect();
+        let kept = before.into_iter().flatten().filter(|pod| !named.contains(&(&pod.namespace, &pod.name)));
+        pods.extend(kept.cloned());
+    }
+    pods
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::PodUid;
+    use crate::model::pod::{DnsConfig, DnsPolicy, PodSpec, Resources, RestartPolicy, Source};
+
+    /// A pod given as `name:version`.
+    fn pod(text: &str) -> Arc<Pod> {
+        let (name, version) = text.split_once(':').unwrap();
+        Arc::new(Pod {
+            uid: PodUid::new(format!("{name}-{version}")).unwrap(),
+            name: name.to_owned(),
+            namespace: "default".to_owned(),
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            source: Source::File { path: String::new(), document: 0 },
+            manifest: serde_json::Value::Null,
+            spec: PodSpec {
+                init_containers: Vec::new(),
+                containers: Vec::new(),
+                volumes: Vec::new(),
+                restart_policy: RestartPolicy::Always,
+                termination_grace_secs: 30,
+                host_network: false,
+                hostname: None,
+                subdomain: None,
+                dns_policy: DnsPolicy::Default,
+                dns: DnsConfig::default(),
+                host_aliases: Vec::new(),
+                fs_group: None,
+                sysctls: BTreeMap::new(),
+                priority_class_name: None,
+                priority: 0,
+                overhead: Resources::default(),
+            },
+        })
+    }
+
+    /// Files given as `file: pod pod` with a `!` behind a refused file's name.
+    fn check(previous: &[&str], files: &[&str], expected: &[&str], expected_clashes: &[&str]) {
+        let read = |lines: &[&str]| -> BTreeMap<String, FilePods> {
+            let lines = lines.iter().map(|line| {
+                let (file, pods) = line.split_once(' ').unwrap_or((line, ""));
+                let refused = file.ends_with('!');
+                let pods = pods.split_whitespace().map(pod).collect();
+                (file.trim_end_matches('!').to_owned(), FilePods { pods, refused })
+            });
+            lines.collect()
+        };
+        let previous: Desired = read(previous).into_iter().map(|(file, read)| (file, read.pods)).collect();
+        let (desired, clashes) = merge(&previous, &read(files));
+        let show = |(file, pods): (&String, &Vec<Arc<Pod>>)| {
+            pods.iter().fold(file.clone(), |line, pod| format!("{line} {}", pod.uid.as_str().replace('-', ":")))
+        };
+        assert_eq!(desired.iter().map(show).collect::<Vec<_>>(), expected);
+        let clashes: Vec<String> = clashes.iter().map(|clash| format!("{}: {clash}", clash.file)).collect();
+        assert_eq!(clashes, expected_clashes);
+    }
+
+    #[test]
+    fn good_files_replace_and_missing_files_remove() {
+        check(&[], &["a x:1", "b y:1 z:1"], &["a x:1", "b y:1 z:1"], &[]);
+        check(&["a x:1", "b y:1"], &["a x:2"], &["a x:2"], &[]);
+        check(&["a x:1"], &[], &[], &[]);
+        check(&["a x:1"], &["a"], &["a"], &[]);
+        check(&["a x:1"], &["b x:1"], &["b x:1"], &[]);
+    }
+
+    #[test]
+    fn a_refused_file_keeps_its_pods() {
+        check(&["a x:1", "b y:1"], &["a!", "b y:2"], &["a x:1", "b y:2"], &[]);
+        check(&["a x:1 y:1"], &["a! x:2"], &["a x:2 y:1"], &[]);
+        check(&[], &["a!", "b! y:1"], &["a", "b y:1"], &[]);
+        // Renamed and broken at once: the new name wants nothing yet, the old one is gone.
+        check(&["a x:1"], &["b!"], &["b"], &[]);
+    }
+
+    #[test]
+    fn the_first_file_has_a_name() {
+        let clash = "b: pod default/x is already defined in a";
+        check(&[], &["a x:1", "b x:2 y:1"], &["a x:1", "b y:1"], &[clash]);
+        check(&["b x:1"], &["a x:2", "b!"], &["a x:2", "b"], &[clash]);
+        check(&["a x:1"], &["a!", "b x:2"], &["a x:1", "b"], &[clash]);
+    }
+}

@@ -1,0 +1,351 @@
+//! The folder of static pods, watched without polling, and what its files want, put together.
+//!
+//! inotify only says "look again". Each look lists the folder, reads what differs by its metadata, and tells the whole
+//! picture if it changed, so that neither a lost event nor a crash loses a manifest.
+//!
+//! - A file that somebody is still writing is not read: the content before stays until it is closed. Editors' and
+//!   packagers' files ([`names`]) are not manifests.
+//! - A file that vanishes counts as removed only after half a second: editors and configuration tools replace a file by
+//!   way of removing it.
+//! - Links to files are followed, also out of the folder, and so are folders made of links as Kubernetes mounts them.
+//! - A folder that is not there when the agent starts is waited for, and nothing is concluded from its absence. One that
+//!   is removed or renamed later wants no pods any more, as upstream. But when its file system goes away (unmounted,
+//!   unplugged), or another and empty one comes in its place, nothing was removed: the pods stay.
+
+mod folder;
+mod merge;
+mod names;
+
+pub use merge::{Clash, Desired, FilePods, merge};
+
+use crate::sys::ready::Ready;
+use crate::sys::watch::{WatchId, Watcher};
+use folder::{Folder, Look};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+/// How long a file must be away to count as removed, and after how long a file that was being written is looked at
+/// again even if its closing was not told (it has another name elsewhere).
+const SETTLE: Duration = Duration::from_millis(500);
+/// When the system denies a watch or a list, the folder is looked at so often.
+const DENIED: Duration = Duration::from_secs(10);
+
+/// The manifest folder as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ManifestEvent {
+    /// All manifest files by path, in lexical order. A content that is the same `Arc` as before did not change.
+    Files(BTreeMap<String, FileContent>),
+    /// There is no folder yet; it is waited for. Told at most once, before any files.
+    FolderMissing,
+}
+
+/// A manifest file's content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileContent {
+    /// Its bytes.
+    Bytes(Arc<[u8]>),
+    /// Why it cannot be read.
+    Unreadable(String),
+}
+
+/// The folder cannot be watched.
+#[derive(Debug, thiserror::Error)]
+#[error("watch {}", folder.display())]
+pub struct WatchError {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Why.
+    #[source]
+    pub source: io::Error,
+}
+
+/// Watches a folder until the receiver is dropped. The first event tells what is there now. Must be called in a runtime
+/// with I/O and time.
+///
+/// # Errors
+/// When inotify is not to be had at all. A missing folder is no error.
+pub fn watch(folder: &Path) -> Result<mpsc::Receiver<ManifestEvent>, WatchError> {
+    let watcher = Watcher::new().and_then(Ready::new);
+    let watcher = watcher.map_err(|source| WatchError { folder: folder.to_owned(), source })?;
+    let (tell, events) = mpsc::channel(1);
+    let watching = Watching { watcher, watches: Vec::new(), denied: false };
+    tokio::spawn(watching.run(Folder::new(folder), tell));
+    Ok(events)
+}
+
+struct Watching {
+    watcher: Ready<Watcher>,
+    /// What is watched.
+    watches: Vec<WatchId>,
+    /// The last attempt to watch was denied.
+    denied: bool,
+}
+
+impl Watching {
+    async fn run(mut self, mut folder: Folder, tell: mpsc::Sender<ManifestEvent>) {
+        let mut settled = false;
+        loop {
+            self.watch_all(&folder);
+            // A stalling card must not hold up the agent's only thread.
+            let looking = tokio::task::spawn_blocking(move || {
+                let look = folder.look(settled);
+                (folder, look)
+            });
+            let Ok((looked, look)) = looking.await else {
+                tracing::error!("reading the manifests panicked: no further changes are followed");
+                return;
+            };
+            folder = looked;
+            let Look { event, again } = look;
+            if let Some(event) = event
+                && tell.send(event).await.is_err()
+            {
+                return;
+            }
+            // A link may have appeared whose target is to be watched, or the folder itself.
+            if self.watch_all(&folder) {
+                settled = false;
+                continue;
+            }
+            let wait = again.or(self.denied.then_some(DENIED));
+            settled = tokio::select! {
+                changed = self.changed() => match changed {
+                    Ok(()) => false,
+                    Err(error) => {
+                        tracing::error!("inotify: {error}: manifests are looked at every {} s", DENIED.as_secs());
+                        sleep(DENIED).await;
+                        true
+                    }
+                },
+                () = sleep(wait.unwrap_or_default()), if wait.is_some() => true,
+                () = tell.closed() => return,
+            };
+        }
+    }
+
+    /// Watches the folder, or where it will appear, and what links in it lead to. Whether anything new is watched: what
+    /// happened there before was not told.
+    fn watch_all(&mut self, folder: &Folder) -> bool {
+        let watcher = self.watcher.get_ref();
+        let mut watches = Vec::new();
+        let mut denied = None;
+        let links = folder.links().iter().map(|link| watcher.file(link));
+        for result in watch_folder(watcher, folder.path()).into_iter().chain(links) {
+            match result {
+                Ok(watch) => watches.push(watch),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => denied = Some(e),
+            }
+        }
+        if let Some(error) = &denied
+            && !self.denied
+        {
+            tracing::warn!("watch {}: {error}: looking every {} s", folder.path().display(), DENIED.as_secs());
+        }
+        self.denied = denied.is_some();
+        watches.sort_unstable();
+        watches.dedup();
+        let new = watches.iter().any(|watch| !self.watches.contains(watch));
+        self.watches.iter().filter(|watch| !watches.contains(watch)).for_each(|watch| watcher.forget(*watch));
+        self.watches = watches;
+        new
+    }
+
+    /// Waits for a change of what is watched.
+    async fn changed(&self) -> io::Result<()> {
+        loop {
+            let changes = self.watcher.read(Watcher::take).await?;
+            // Changes of watches that were given up meanwhile are told too.
+            if changes.iter().any(|change| change.watch.is_none_or(|watch| self.watches.contains(&watch))) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Watches the folder, and its parent while the folder is a link; when it is missing, the nearest folder above it that
+/// is there.
+fn watch_folder(watcher: &Watcher, path: &Path) -> Vec<io::Result<WatchId>> {
+    let mut watches = Vec::new();
+    for ancestor in path.ancestors() {
+        match watcher.folder(ancestor) {
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+            watch => {
+                watches.push(watch);
+                if !ancestor.is_symlink() {
+                    break;
+                }
+            }
+        }
+    }
+    watches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use tokio::time::timeout;
+
+    /// Far beyond any wait of the code: reached only when an event is lost.
+    const LOST: Duration = Duration::from_secs(20);
+
+    async fn next(events: &mut mpsc::Receiver<ManifestEvent>) -> ManifestEvent {
+        timeout(LOST, events.recv()).await.unwrap().unwrap()
+    }
+
+    /// Waits until the folder holds exactly these files, given as `name=content`.
+    async fn until(events: &mut mpsc::Receiver<ManifestEvent>, expected: &[&str]) {
+        let mut last = vec!["nothing told".to_owned()];
+        let holds = async {
+            while last != expected {
+                let ManifestEvent::Files(files) = next(events).await else { continue };
+                last = files
+                    .iter()
+                    .map(|(path, content)| {
+                        let name = path.rsplit('/').next().unwrap();
+                        match content {
+                            FileContent::Bytes(bytes) => format!("{name}={}", String::from_utf8_lossy(bytes)),
+                            FileContent::Unreadable(why) => format!("{name}!{why}"),
+                        }
+                    })
+                    .collect();
+            }
+        };
+        let lost = timeout(LOST, holds).await.is_err();
+        assert!(!lost, "expected {expected:?}, have {last:?}");
+    }
+
+    #[tokio::test]
+    async fn files_are_followed_as_they_come_change_and_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("a.yaml"), "1").unwrap();
+        let mut events = watch(dir.path()).unwrap();
+        until(&mut events, &["a.yaml=1"]).await;
+        fs::write(at("b.json"), "2").unwrap();
+        until(&mut events, &["a.yaml=1", "b.json=2"]).await;
+        fs::write(at(".tmp"), "3").unwrap();
+        fs::rename(at(".tmp"), at("a.yaml")).unwrap();
+        until(&mut events, &["a.yaml=3", "b.json=2"]).await;
+        fs::remove_file(at("b.json")).unwrap();
+        until(&mut events, &["a.yaml=3"]).await;
+        fs::hard_link(at("a.yaml"), at("c.yaml")).unwrap();
+        until(&mut events, &["a.yaml=3", "c.yaml=3"]).await;
+        fs::rename(at("a.yaml"), at("d.yaml")).unwrap();
+        until(&mut events, &["c.yaml=3", "d.yaml=3"]).await;
+    }
+
+    #[tokio::test]
+    async fn a_file_being_written_is_left_alone() {
+        use std::io::Write;
+        let dir = tempfile::tempdir().unwrap();
+        let mut events = watch(dir.path()).unwrap();
+        until(&mut events, &[]).await;
+        let mut writer = fs::File::create(dir.path().join("a.yaml")).unwrap();
+        writer.write_all(b"half").unwrap();
+        fs::write(dir.path().join("b.yaml"), "b").unwrap();
+        until(&mut events, &["b.yaml=b"]).await;
+        writer.write_all(b" whole").unwrap();
+        drop(writer);
+        until(&mut events, &["a.yaml=half whole", "b.yaml=b"]).await;
+
+        // Rewritten in place: the content before stays until the file is closed.
+        let mut writer = fs::File::create(dir.path().join("a.yaml")).unwrap();
+        fs::remove_file(dir.path().join("b.yaml")).unwrap();
+        until(&mut events, &["a.yaml=half whole"]).await;
+        writer.write_all(b"new").unwrap();
+        drop(writer);
+        until(&mut events, &["a.yaml=new"]).await;
+    }
+
+    #[tokio::test]
+    async fn a_replacement_by_way_of_removal_is_no_removal() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("a.yaml"), "1").unwrap();
+        let mut events = watch(dir.path()).unwrap();
+        until(&mut events, &["a.yaml=1"]).await;
+        fs::rename(at("a.yaml"), at("a.yaml~")).unwrap();
+        fs::write(at("z.yaml"), "wake").unwrap();
+        let ManifestEvent::Files(files) = next(&mut events).await else { panic!() };
+        assert_eq!(files.len(), 2, "{files:?}");
+        fs::write(at("a.yaml"), "2").unwrap();
+        until(&mut events, &["a.yaml=2", "z.yaml=wake"]).await;
+    }
+
+    #[tokio::test]
+    async fn a_folder_of_links_is_followed_when_it_is_switched() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for (version, content) in [("..1", "one"), ("..2", "two")] {
+            fs::create_dir(at(version)).unwrap();
+            fs::write(at(version).join("a.yaml"), content).unwrap();
+        }
+        symlink("..1", at("..data")).unwrap();
+        symlink("..data/a.yaml", at("a.yaml")).unwrap();
+        let mut events = watch(dir.path()).unwrap();
+        until(&mut events, &["a.yaml=one"]).await;
+        symlink("..2", at("..data_tmp")).unwrap();
+        fs::rename(at("..data_tmp"), at("..data")).unwrap();
+        until(&mut events, &["a.yaml=two"]).await;
+    }
+
+    #[tokio::test]
+    async fn a_links_target_elsewhere_is_followed() {
+        let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let target = elsewhere.path().join("target");
+        fs::write(&target, "1").unwrap();
+        let mut events = watch(dir.path()).unwrap();
+        until(&mut events, &[]).await;
+        symlink(&target, dir.path().join("a.yaml")).unwrap();
+        until(&mut events, &["a.yaml=1"]).await;
+        fs::write(&target, "2").unwrap();
+        until(&mut events, &["a.yaml=2"]).await;
+        fs::write(elsewhere.path().join("new"), "3").unwrap();
+        fs::rename(elsewhere.path().join("new"), &target).unwrap();
+        until(&mut events, &["a.yaml=3"]).await;
+    }
+
+    #[tokio::test]
+    async fn a_missing_folder_is_waited_for_and_a_removed_one_wants_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("etc/armlet/manifests");
+        let mut events = watch(&folder).unwrap();
+        assert_eq!(next(&mut events).await, ManifestEvent::FolderMissing);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("a.yaml"), "1").unwrap();
+        until(&mut events, &["a.yaml=1"]).await;
+        fs::rename(&folder, dir.path().join("etc/armlet/off")).unwrap();
+        until(&mut events, &[]).await;
+        fs::rename(dir.path().join("etc/armlet/off"), &folder).unwrap();
+        until(&mut events, &["a.yaml=1"]).await;
+        fs::remove_dir_all(dir.path().join("etc")).unwrap();
+        until(&mut events, &[]).await;
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("b.yaml"), "2").unwrap();
+        until(&mut events, &["b.yaml=2"]).await;
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_is_a_link_is_followed_when_it_is_switched() {
+        let dir = tempfile::tempdir().unwrap();
+        for version in ["one", "two"] {
+            fs::create_dir(dir.path().join(version)).unwrap();
+            fs::write(dir.path().join(version).join("a.yaml"), version).unwrap();
+        }
+        let folder = dir.path().join("manifests");
+        symlink("one", &folder).unwrap();
+        let mut events = watch(&folder).unwrap();
+        until(&mut events, &["a.yaml=one"]).await;
+        symlink("two", dir.path().join("next")).unwrap();
+        fs::rename(dir.path().join("next"), &folder).unwrap();
+        until(&mut events, &["a.yaml=two"]).await;
+    }
+}

@@ -1,0 +1,193 @@
+//! From a configuration to a running loop.
+
+use super::desired::Desired;
+use super::input::Input;
+use super::journal::Journal;
+use super::looping::Looping;
+use super::mirror::Mirror;
+use super::pass::LAST_ADDRESS;
+use super::publish::Publisher;
+use super::slot::{Saved, Slot};
+use crate::config::Config;
+use crate::executor::{self, Rooms, RoomsError};
+use crate::model::PodUid;
+use crate::model::observed::Facts;
+use crate::observe;
+use crate::server;
+use crate::store::{Probe, Store};
+use crate::sys::clock;
+use crate::sys::log::chain;
+use crate::wire::NodeIdentity;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+/// Key of the node's name in the store: it goes into every static pod's UID, so it must outlive a new host name.
+const NODE_NAME: &str = "node-name";
+
+/// Why the agent cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The event loop could not be made.
+    #[error("start the agent's event loop")]
+    Runtime(#[source] std::io::Error),
+    /// The journal's thread could not be made.
+    #[error("start the journal")]
+    Thread(#[source] std::io::Error),
+    /// The node's own figures could not be read.
+    #[error("look at the node")]
+    Node(#[from] observe::NodeError),
+    /// A room could not be opened.
+    #[error("open the agent's rooms")]
+    Rooms(#[from] RoomsError),
+    /// The API's socket could not be opened.
+    #[error("open the API")]
+    Server(#[from] server::ServerError),
+    /// The manifest folder cannot be watched.
+    #[error("watch the manifests")]
+    Manifests(#[from] super::manifests::WatchError),
+}
+
+/// Runs the agent until it is told to end. Containers go on without it.
+///
+/// # Errors
+/// [`AgentError`] when it cannot begin; once it runs it does not fail.
+pub fn run(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(6)
+        .thread_stack_size(512 * 1024)
+        .thread_keep_alive(std::time::Duration::from_secs(2))
+        .build()
+        .map_err(AgentError::Runtime)?;
+    runtime.block_on(begin(config, probe))
+}
+
+async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
+    let (inputs, from) = mpsc::unbounded_channel();
+    let opened = Store::open(&Path::new(&config.data_dir).join("store"), probe);
+    for problem in &opened.problems {
+        tracing::warn!("{}", chain(problem));
+    }
+    let store = Arc::new(opened.store);
+    let node_name = node_name(&config, &store);
+    tracing::info!(node = %node_name, pods = store.pods().len(), "store opened");
+    let rooms = Arc::new(Rooms::open(config, node_name.clone())?);
+    let (publisher, view) = Publisher::new(node_name.clone());
+
+    let (commands, asked) = mpsc::channel(64);
+    let listener = server::bind(Path::new(&rooms.config.socket_path))?;
+    tokio::spawn(server::serve(listener, server::Context { view, commands, clock: clock::now }));
+    tokio::spawn(pass_on(asked, inputs.clone(), Input::Command));
+    let (heard, hears) = mpsc::unbounded_channel();
+    let at = Arc::clone(&rooms);
+    tokio::spawn(async move { at.supervisor.run(heard).await });
+    tokio::spawn(pass_all_on(hears, inputs.clone(), Input::Heard));
+    tokio::spawn(end_on_signal(inputs.clone())?);
+    super::images::preload(Arc::clone(&rooms), inputs.clone());
+
+    let slots = saved_slots(&rooms, &store);
+    let running = slots.values().filter(|slot| slot.facts.volatile.stop.is_none()).filter_map(|slot| slot.pod.clone());
+    let mut identity = NodeIdentity::new(node_name);
+    identity.allowed_unsafe_sysctls.clone_from(&rooms.config.allowed_unsafe_sysctls);
+    let desired = Desired::new(identity, running);
+    let mut looping = Looping {
+        node: observe::node_facts(&rooms.config, rooms.host_ips())?,
+        capacity: observe::capacity(&rooms.config)?,
+        slots,
+        mirror: Mirror::default(),
+        desired,
+        last_address: last_address(&store),
+        journal: Journal::start(store, inputs.clone()).map_err(AgentError::Thread)?,
+        publisher,
+        rooms,
+        inputs,
+        grants: BTreeMap::new(),
+        weights: None,
+        arrivals: 0,
+        committed: 0,
+        conditions: BTreeMap::new(),
+        dirty: BTreeSet::new(),
+        node_dirty: true,
+        facts_complete: opened.complete,
+        remains_seen: false,
+        table_seen: false,
+        shutdown: None,
+        powering_off: false,
+    };
+    looping.arrivals = looping.slots.values().map(|slot| slot.arrival).max().unwrap_or(0);
+    let files = super::manifests::watch(Path::new(&looping.rooms.config.static_pod_path))?;
+    tokio::spawn(pass_on(files, looping.inputs.clone(), Input::Manifests));
+    looping.run(from).await;
+    Ok(())
+}
+
+/// The node's name: configured, else as before, else the host's. It is kept from the first start on.
+fn node_name(config: &Config, store: &Store) -> String {
+    let kept = store.meta(NODE_NAME).and_then(|fact| String::from_utf8(fact.bytes.to_vec()).ok());
+    let host = || rustix::system::uname().nodename().to_string_lossy().to_lowercase();
+    let name = config.node_name.clone().or_else(|| kept.clone()).unwrap_or_else(host);
+    if kept.as_ref() != Some(&name) {
+        if let Some(kept) = kept {
+            tracing::warn!(before = %kept, now = %name, "the node has another name: its static pods are other pods now");
+        }
+        if let Err(error) = store.put_meta(NODE_NAME, name.clone().into_bytes()) {
+            tracing::error!("{}", chain(&error));
+        }
+    }
+    name
+}
+
+/// The pods that the store knows, with what the agent before knew of this boot.
+fn saved_slots(rooms: &Rooms, store: &Store) -> BTreeMap<PodUid, Slot> {
+    let read = |(uid, fact): (PodUid, crate::store::Fact)| match serde_json::from_slice::<Saved>(&fact.bytes) {
+        Ok(saved) => {
+            let volatile = executor::read_volatile(rooms, &uid);
+            let facts = Facts { durable: saved.durable, volatile };
+            Some((uid, Slot { pod: Some(Arc::new(saved.pod)), arrival: saved.arrival, facts, ..Slot::default() }))
+        }
+        Err(error) => {
+            tracing::error!(pod = %uid, %error, "what the store knows of the pod cannot be understood");
+            None
+        }
+    };
+    store.pods().into_iter().filter_map(read).collect()
+}
+
+fn last_address(store: &Store) -> Option<Ipv4Addr> {
+    let fact = store.meta(LAST_ADDRESS)?;
+    std::str::from_utf8(&fact.bytes).ok()?.parse().ok()
+}
+
+async fn pass_on<T>(mut from: mpsc::Receiver<T>, to: mpsc::UnboundedSender<Input>, wrap: fn(T) -> Input) {
+    while let Some(item) = from.recv().await {
+        if to.send(wrap(item)).is_err() {
+            return;
+        }
+    }
+}
+
+async fn pass_all_on<T>(mut from: mpsc::UnboundedReceiver<T>, to: mpsc::UnboundedSender<Input>, wrap: fn(T) -> Input) {
+    while let Some(item) = from.recv().await {
+        if to.send(wrap(item)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Ends the loop on SIGTERM and SIGINT.
+fn end_on_signal(to: mpsc::UnboundedSender<Input>) -> Result<impl Future<Output = ()>, AgentError> {
+    let mut term = signal(SignalKind::terminate()).map_err(AgentError::Runtime)?;
+    let mut int = signal(SignalKind::interrupt()).map_err(AgentError::Runtime)?;
+    Ok(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+        // A loop that has ended already needs no telling.
+        let _ = to.send(Input::Stop);
+    })
+}

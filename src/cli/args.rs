@@ -1,0 +1,289 @@
+//! What can be typed.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  armlet ps                              what runs on this node
+  armlet ps -c                           the same, one line for each container
+  armlet logs -f web                     follow a pod's log
+  armlet logs -p -c db shop/store        how the attempt before ended
+  armlet exec -it web -- sh              a shell in a pod
+  armlet inspect web                     everything about a pod
+  armlet import ./app.tar                take images from an archive
+
+A pod is named by its name, with or without the node's name at its end, and
+with its namespace before it where the name alone is not enough: web,
+web-edge1, shop/web.
+
+Exit codes: 0 done, 1 not done, 2 wrong command line, 3 the agent cannot be
+reached; exec passes on the program's code.
+
+`armlet supervisor` and `armlet agent` are the node itself: the system starts
+them, not people.";
+
+/// A Kubernetes node in one program: look at its pods, read their logs, run programs in them
+#[derive(Debug, Parser)]
+#[command(name = "armlet", version, after_help = EXAMPLES, arg_required_else_help = true)]
+pub(super) struct Cli {
+    /// The agent's socket
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Everywhere",
+        env = "ARMLET_SOCKET",
+        default_value = "/run/armlet/armlet.sock",
+        value_name = "PATH"
+    )]
+    pub(super) socket: PathBuf,
+
+    /// When to use colour; NO_COLOR turns it off too
+    #[arg(long, global = true, help_heading = "Everywhere", value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    pub(super) color: Color,
+
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+/// When to use colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// List the pods of this node
+    Ps(Ps),
+    /// Show a container's log
+    Logs(Logs),
+    /// Run a program in a container
+    Exec(Exec),
+    /// List the images of this node
+    Images(Images),
+    /// Take images from an archive or an OCI layout folder on this node
+    Import(Import),
+    /// Show everything about a pod, or about the node
+    Inspect(Inspect),
+    /// Show what has happened
+    Events(Events),
+    /// Show the versions of this program and of the agent
+    Version(Version),
+}
+
+/// How a list is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ListFormat {
+    Wide,
+    Json,
+    Yaml,
+}
+
+/// How one thing is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    Json,
+    Yaml,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  armlet ps
+  armlet ps -n shop -o wide
+  armlet ps -o json | jq -r '.items[].status.podIP'")]
+pub(super) struct Ps {
+    /// One line for each container
+    #[arg(short, long)]
+    pub(super) containers: bool,
+    /// Only pods of this namespace
+    #[arg(short, long, value_name = "NAME")]
+    pub(super) namespace: Option<String>,
+    /// Another form than the table
+    #[arg(short, long, value_enum, value_name = "FORM")]
+    pub(super) output: Option<ListFormat>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  armlet logs web                        the log of the pod's only or first container
+  armlet logs -f --tail 20 web           the last 20 lines and what follows
+  armlet logs --since 10m -c db shop/store
+  armlet logs -p web                     the attempt before the current one")]
+pub(super) struct Logs {
+    /// The pod: NAME or NAMESPACE/NAME
+    pub(super) pod: String,
+    /// The container; without it the pod's default one
+    #[arg(short, long, value_name = "NAME")]
+    pub(super) container: Option<String>,
+    /// The pod's namespace
+    #[arg(short, long, value_name = "NAME")]
+    pub(super) namespace: Option<String>,
+    /// Go on until the container ends
+    #[arg(short, long)]
+    pub(super) follow: bool,
+    /// Show the attempt before the current one
+    #[arg(short, long)]
+    pub(super) previous: bool,
+    /// Show only so many lines from the end
+    #[arg(long, value_name = "LINES")]
+    pub(super) tail: Option<u64>,
+    /// Show only what is younger than this: 10s, 5m, 1h30m, 2d
+    #[arg(long, value_name = "AGE", value_parser = super::age::parse, conflicts_with = "since_time")]
+    pub(super) since: Option<u64>,
+    /// Show only what was written at this time or later: 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME")]
+    pub(super) since_time: Option<String>,
+    /// Show each line with its time
+    #[arg(long)]
+    pub(super) timestamps: bool,
+    /// Stop after so many bytes
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) limit_bytes: Option<u64>,
+    /// Show only one of the two outputs
+    #[arg(long, value_enum, value_name = "OUTPUT")]
+    pub(super) stream: Option<Stream>,
+}
+
+/// One of a container's outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Stream {
+    Stdout,
+    Stderr,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  armlet exec web -- ls -l /
+  armlet exec -it web -- sh
+  tar c data | armlet exec -i -c db shop/store -- tar x -C /var/lib
+
+Exit codes: the program's own; 126 it cannot be executed, 127 it is not there, 125 armlet itself failed.
+The program is killed when armlet is.")]
+pub(super) struct Exec {
+    /// The pod: NAME or NAMESPACE/NAME
+    pub(super) pod: String,
+    /// The container; without it the pod's default one
+    #[arg(short, long, value_name = "NAME")]
+    pub(super) container: Option<String>,
+    /// The pod's namespace
+    #[arg(short, long, value_name = "NAME")]
+    pub(super) namespace: Option<String>,
+    /// Hand standard input on to the program
+    #[arg(short = 'i', long)]
+    pub(super) stdin: bool,
+    /// Run the program on a terminal
+    #[arg(short, long)]
+    pub(super) tty: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(super) command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Images {
+    /// Another form than the table
+    #[arg(short, long, value_enum, value_name = "FORM")]
+    pub(super) output: Option<ListFormat>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  armlet import app.tar                  an OCI archive, or what `docker save` wrote
+  armlet import ./layout                 an OCI layout folder")]
+pub(super) struct Import {
+    /// The archive or folder, on this node
+    pub(super) path: PathBuf,
+    /// Write the imported images in this form
+    #[arg(short, long, value_enum, value_name = "FORM")]
+    pub(super) output: Option<Format>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  armlet inspect                         the node: manifests that cannot be run and why
+  armlet inspect web                     a pod: manifest, status, and its attempts with
+                                         process ids, log files and cgroups")]
+pub(super) struct Inspect {
+    /// The pod: NAME or NAMESPACE/NAME; without it the node is shown
+    pub(super) pod: Option<String>,
+    /// The pod's namespace
+    #[arg(short, long, value_name = "NAME")]
+    pub(super) namespace: Option<String>,
+    /// The form
+    #[arg(short, long, value_enum, default_value_t = Format::Yaml, value_name = "FORM")]
+    pub(super) output: Format,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  armlet events
+  armlet events -f web                   what happens to one pod, as it happens")]
+pub(super) struct Events {
+    /// Only events of this pod: NAME or NAMESPACE/NAME
+    pub(super) pod: Option<String>,
+    /// Only events of this namespace
+    #[arg(short, long, value_name = "NAME")]
+    pub(super) namespace: Option<String>,
+    /// Go on as things happen
+    #[arg(short, long)]
+    pub(super) follow: bool,
+    /// Another form than the table: one JSON document a line, or YAML documents
+    #[arg(short, long, value_enum, value_name = "FORM")]
+    pub(super) output: Option<Format>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Version {
+    /// Another form than text
+    #[arg(short, long, value_enum, value_name = "FORM")]
+    pub(super) output: Option<Format>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn options_may_stand_before_and_after_the_pod() {
+        for line in ["exec -it -c main web -- sh -c id", "exec web -i -t -c main -- sh -c id"] {
+            let cli = Cli::try_parse_from(["armlet"].into_iter().chain(line.split(' '))).unwrap();
+            let Command::Exec(args) = cli.command else { panic!("{line}") };
+            assert!(args.stdin && args.tty);
+            assert_eq!((args.pod.as_str(), args.container.as_deref()), ("web", Some("main")));
+            assert_eq!(args.command, ["sh", "-c", "id"]);
+        }
+    }
+
+    #[test]
+    fn wrong_lines_are_refused() {
+        for line in [
+            "",
+            "px",
+            "exec web",
+            "exec web sh",
+            "logs",
+            "logs web --tail -1",
+            "logs web --since x",
+            "logs web --limit-bytes 0",
+        ] {
+            let parts = line.split(' ').filter(|part| !part.is_empty());
+            let error = Cli::try_parse_from(["armlet"].into_iter().chain(parts)).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{line}");
+        }
+    }
+}

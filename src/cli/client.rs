@@ -1,0 +1,177 @@
+//! HTTP over the agent's socket.
+
+use super::age;
+use super::error::CliError;
+use super::pods::PodList;
+use crate::model::WallTime;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{self, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::path::Path;
+use tokio::net::UnixStream;
+
+/// What a query and a path cannot hold as it is.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~')
+}
+
+/// Writes a text so that it can stand in a path or a query.
+pub(super) fn escape(text: &str) -> String {
+    let escape = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(escape).collect()
+}
+
+/// Writes names and values as a query, without the `?`.
+pub(super) fn query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let pairs: Vec<String> = pairs.into_iter().map(|(n, v)| format!("{}={}", escape(n), escape(v))).collect();
+    pairs.join("&")
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Client {
+    sender: SendRequest<Full<Bytes>>,
+}
+
+/// An answer that is there.
+#[derive(Debug)]
+pub(super) struct Answer<T> {
+    pub(super) value: T,
+    /// When it was given, on the agent's clock.
+    pub(super) at: WallTime,
+}
+
+impl Client {
+    /// Connects.
+    pub(super) async fn connect(socket: &Path) -> Result<Self, CliError> {
+        let connected = UnixStream::connect(socket).await;
+        let stream = connected.map_err(|source| CliError::Connect { socket: socket.to_owned(), source })?;
+        let (sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|source| CliError::Talk { source })?;
+        // Its errors reach whoever waits for an answer.
+        tokio::spawn(connection.with_upgrades());
+        Ok(Self { sender })
+    }
+
+    /// Sends a request and gives the answer whatever its status.
+    pub(super) async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, CliError> {
+        self.sender.send_request(request).await.map_err(|source| CliError::Talk { source })
+    }
+
+    /// Asks for a body that comes bit by bit.
+    pub(super) async fn stream(&mut self, path: &str) -> Result<Incoming, CliError> {
+        let answer = self.send(request(Method::GET, path, Bytes::new())?).await?;
+        Ok(accepted(answer).await?.into_body())
+    }
+
+    /// Asks for a JSON document.
+    pub(super) async fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<Answer<T>, CliError> {
+        let answer = self.send(request(Method::GET, path, Bytes::new())?).await?;
+        let answer = accepted(answer).await?;
+        let date = answer.headers().get(header::DATE).and_then(|v| v.to_str().ok()).and_then(age::http_date);
+        let bytes = whole(answer).await?;
+        let value =
+            serde_json::from_slice(&bytes).map_err(|source| CliError::Decode { path: path.to_owned(), source })?;
+        Ok(Answer { value, at: date.unwrap_or_default() })
+    }
+
+    /// Sends a JSON document; the answer comes bit by bit.
+    pub(super) async fn post(&mut self, path: &str, body: &impl Serialize) -> Result<Incoming, CliError> {
+        let bytes = serde_json::to_vec(body).map_err(|source| CliError::Encode { source })?;
+        let answer = self.send(request(Method::POST, path, bytes.into())?).await?;
+        Ok(accepted(answer).await?.into_body())
+    }
+
+    /// All pods.
+    pub(super) async fn pods(&mut self) -> Result<Answer<PodList>, CliError> {
+        self.get("/pods").await
+    }
+}
+
+/// A request to the agent.
+pub(super) fn request(method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>, CliError> {
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::HOST, HeaderValue::from_static("localhost"))
+        .body(Full::new(body))
+        .map_err(|error| CliError::Request { what: path.to_owned(), source: error.into() })
+}
+
+/// An answer of another status than 200 as the error that it is.
+pub(super) async fn accepted(answer: Response<Incoming>) -> Result<Response<Incoming>, CliError> {
+    if answer.status() == StatusCode::OK { Ok(answer) } else { Err(refusal(answer).await) }
+}
+
+/// What an answer that is none says.
+pub(super) async fn refusal(answer: Response<Incoming>) -> CliError {
+    let status = answer.status();
+    match whole(answer).await {
+        Ok(bytes) => {
+            let text = String::from_utf8_lossy(&bytes);
+            // The kubelet words some of its refusals as JSON.
+            let message = serde_json::from_str::<serde_json::Value>(&text).ok();
+            let message = message.and_then(|v| Some(v.get("message")?.as_str()?.to_owned()));
+            let message = message.unwrap_or_else(|| text.trim().to_owned());
+            let message = if message.is_empty() { status.to_string() } else { message };
+            CliError::Refused { status: status.as_u16(), message }
+        }
+        Err(error) => error,
+    }
+}
+
+async fn whole(answer: Response<Incoming>) -> Result<Bytes, CliError> {
+    let body = answer.into_body().collect().await.map_err(|source| CliError::Talk { source })?;
+    Ok(body.to_bytes())
+}
+
+/// A body of JSON documents, one a line.
+#[derive(Debug)]
+pub(super) struct Lines {
+    body: Incoming,
+    rest: Vec<u8>,
+}
+
+impl Lines {
+    pub(super) const fn new(body: Incoming) -> Self {
+        Self { body, rest: Vec::new() }
+    }
+
+    /// The next document; none at the end.
+    pub(super) async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, CliError> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|b| *b == b'\n') {
+                let line: Vec<u8> = self.rest.drain(..=end).collect();
+                let decoded = serde_json::from_slice(&line);
+                return decoded.map(Some).map_err(|source| CliError::Decode { path: "the request".to_owned(), source });
+            }
+            match self.body.frame().await {
+                Some(frame) => {
+                    let frame = frame.map_err(|source| CliError::Talk { source })?;
+                    self.rest.extend_from_slice(&frame.into_data().unwrap_or_default());
+                }
+                None if self.rest.is_empty() => return Ok(None),
+                None => return Err(CliError::CutOff),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_escaped() {
+        assert_eq!(
+            query([("command", "sh"), ("command", "echo a+b; c&d=\u{e9}")]),
+            "command=sh&command=echo%20a%2Bb%3B%20c%26d%3D%C3%A9"
+        );
+        assert_eq!(escape("a/b"), "a%2Fb");
+    }
+}

@@ -1,0 +1,116 @@
+//! The rooms that actions go through, opened once.
+
+use crate::config::Config;
+use crate::images::{Host, ImageStore};
+use crate::model::{ContainerId, PodUid};
+use crate::model::pod::Pod;
+use crate::model::supervise::LogLimits;
+use crate::network::Bridge;
+use crate::runtime::cgroup::Cgroups;
+use crate::runtime::client::Client;
+use crate::volumes::PodDirs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+/// Why a room could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum RoomsError {
+    /// The node's own figures.
+    #[error("look at the node")]
+    Node(#[from] crate::observe::NodeError),
+    /// The control groups.
+    #[error("open the control groups")]
+    Cgroups(#[from] crate::runtime::cgroup::CgroupError),
+}
+
+/// The rooms, and what all actions need to know of the node.
+#[derive(Debug)]
+pub struct Rooms {
+    /// What was configured.
+    pub config: Config,
+    /// The node's name.
+    pub node_name: String,
+    /// The supervisor.
+    pub supervisor: Client,
+    /// The image store.
+    pub images: ImageStore,
+    /// The groups below `kubepods`.
+    pub cgroups: Cgroups,
+    /// Bytes of the node's memory.
+    pub memory: u64,
+    /// The pods' bridge.
+    pub bridge: Bridge,
+}
+
+impl Rooms {
+    /// Opens the rooms.
+    ///
+    /// # Errors
+    /// [`RoomsError`].
+    pub fn open(config: Config, node_name: String) -> Result<Self, RoomsError> {
+        let data = Path::new(&config.data_dir);
+        let run = Path::new(&config.run_dir);
+        let (network, prefix_len) = config.pod_cidr;
+        let logs = LogLimits {
+            max_size: config.container_log_max_bytes,
+            max_files: config.container_log_max_files,
+            node_budget: config.log_budget_bytes.unwrap_or(u64::MAX),
+        };
+        Ok(Self {
+            supervisor: Client::new(&run.join("supervisor.sock"), logs),
+            images: open_images(&data.join("images")),
+            cgroups: Cgroups::open(&config.cgroup_root)?,
+            memory: crate::observe::memory_total()?,
+            bridge: Bridge { name: "armlet0".to_owned(), gateway: first_address(network), prefix_len },
+            node_name,
+            config,
+        })
+    }
+
+    /// Where a pod has its things.
+    #[must_use]
+    pub fn dirs(&self, uid: &PodUid) -> PodDirs {
+        PodDirs::new(Path::new(&self.config.data_dir), Path::new(&self.config.run_dir), uid)
+    }
+
+    /// `/var/lib/armlet/pods/<uid>/layers/<container id>`: the attempt's writable layer.
+    #[must_use]
+    pub fn layer_dir(&self, uid: &PodUid, id: &ContainerId) -> PathBuf {
+        self.dirs(uid).root().join("layers").join(id.as_str())
+    }
+
+    /// `/run/armlet/bundles/<container id>`.
+    #[must_use]
+    pub fn bundle_dir(&self, id: &ContainerId) -> PathBuf {
+        Path::new(&self.config.run_dir).join("bundles").join(id.as_str())
+    }
+
+    /// `/var/log/pods/<namespace>_<name>_<uid>`.
+    #[must_use]
+    pub fn pod_log_dir(&self, pod: &Pod) -> PathBuf {
+        Path::new(&self.config.pod_logs_dir).join(format!("{}_{}_{}", pod.namespace, pod.name, pod.uid))
+    }
+
+    /// The node's addresses as they are now.
+    #[must_use]
+    pub fn host_ips(&self) -> Vec<IpAddr> {
+        crate::network::node_addresses().unwrap_or_default()
+    }
+}
+
+/// The first address of a range: the bridge's own, and the pods' gateway.
+fn first_address(network: IpAddr) -> IpAddr {
+    match network {
+        IpAddr::V4(a) => IpAddr::V4((u32::from(a).saturating_add(1)).into()),
+        IpAddr::V6(a) => IpAddr::V6((u128::from(a).saturating_add(1)).into()),
+    }
+}
+
+/// Opens the image store, and says what was found damaged.
+fn open_images(root: &Path) -> ImageStore {
+    let opened = ImageStore::open(root, Host::detect());
+    for problem in &opened.problems {
+        tracing::warn!("{}", crate::sys::log::chain(problem));
+    }
+    opened.store
+}

@@ -1,0 +1,31 @@
+//! Facts that a reboot makes void: one small file per pod on tmpfs, so that the next agent goes on where this one was.
+
+use super::Rooms;
+use crate::model::PodUid;
+use crate::model::observed::Volatile;
+use std::path::PathBuf;
+
+fn file(rooms: &Rooms, uid: &PodUid) -> PathBuf {
+    rooms.dirs(uid).run().join("facts.json")
+}
+
+/// Keeps the facts. They are a memory aid: when that fails, it is logged and the pod goes on.
+pub fn keep_volatile(rooms: &Rooms, uid: &PodUid, facts: &Volatile) {
+    let path = file(rooms, uid);
+    let kept = std::fs::create_dir_all(rooms.dirs(uid).run())
+        .and_then(|()| serde_json::to_vec(facts).map_err(std::io::Error::other))
+        .and_then(|bytes| {
+            let beside = path.with_extension("new");
+            std::fs::write(&beside, bytes)?;
+            std::fs::rename(&beside, &path)
+        });
+    if let Err(error) = kept {
+        tracing::warn!(path = %path.display(), %error, "the pod's facts of this boot could not be kept");
+    }
+}
+
+/// What the agent before kept; nothing if there is no file or it cannot be read.
+pub fn read_volatile(rooms: &Rooms, uid: &PodUid) -> Volatile {
+    let bytes = std::fs::read(file(rooms, uid)).unwrap_or_default();
+    serde_json::from_slice(&bytes).unwrap_or_default()
+}

@@ -1,0 +1,161 @@
+//! What armlet's own endpoints say (`/armlet/v1/...`): the values that the server writes and the command line reads.
+//!
+//! New fields have defaults and unknown ones are ignored, so that a command line and an agent of neighbouring versions
+//! understand each other.
+
+use super::{ContainerId, ImageId, supervise};
+use serde::{Deserialize, Serialize};
+
+/// The annotation, with the value `true`, of a pod that is being stopped.
+pub const TERMINATING: &str = "armlet.dev/terminating";
+
+/// `GET /armlet/v1/version`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Version {
+    /// armlet's version.
+    pub version: String,
+    /// The Kubernetes version whose API it speaks.
+    pub kubernetes: String,
+    /// The processor architecture as images name it: `arm64`, `amd64`.
+    pub architecture: String,
+    /// The node's name.
+    pub node_name: String,
+}
+
+/// One image of `GET /armlet/v1/images`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Image {
+    /// The image's id.
+    pub id: ImageId,
+    /// The names that it can be used by.
+    #[serde(default)]
+    pub names: Vec<String>,
+    /// Bytes on disk, layers shared with other images included.
+    #[serde(default)]
+    pub bytes: u64,
+    /// The processor architecture it is made for.
+    #[serde(default)]
+    pub architecture: String,
+}
+
+/// Body of `POST /armlet/v1/images/import`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ImportRequest {
+    /// Absolute path on the node of an archive or an OCI layout folder.
+    pub path: String,
+}
+
+/// One line of the answer to an import. The last one is `Done` or `Failed`; without either the import was cut off.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "type")]
+pub enum ImportProgress {
+    /// Something is being done.
+    Step {
+        /// For people.
+        text: String,
+    },
+    /// All images of the archive are in the store.
+    Done {
+        /// They.
+        images: Vec<Image>,
+    },
+    /// Nothing was imported.
+    Failed {
+        /// For people: operation, object, cause.
+        message: String,
+    },
+}
+
+/// One event of `GET /armlet/v1/events`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// When, in RFC 3339.
+    pub time: String,
+    /// `Normal` or `Warning`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The upstream reason word.
+    pub reason: String,
+    /// `namespace/pod` or the node's name.
+    pub object: String,
+    /// For people.
+    pub message: String,
+}
+
+/// `GET /armlet/v1/inspect`: the node.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeReport {
+    /// The node's name.
+    pub node_name: String,
+    /// How many pods it has.
+    pub pods: usize,
+    /// What is not as it should be.
+    pub conditions: Vec<NodeCondition>,
+    /// Manifests that cannot be run.
+    pub refused: Vec<Refused>,
+}
+
+/// Something about the node that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeCondition {
+    /// A word.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// A sentence.
+    pub message: String,
+}
+
+/// A manifest that cannot be run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refused {
+    /// The file.
+    pub path: String,
+    /// One line for each problem.
+    pub problems: Vec<String>,
+}
+
+/// `GET /armlet/v1/inspect/{namespace}/{pod}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodReport {
+    /// The v1.Pod as `/pods` shows it.
+    pub pod: serde_json::Value,
+    /// The container attempts that are kept, oldest first.
+    pub attempts: Vec<Attempt>,
+}
+
+/// One attempt of one container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Attempt {
+    /// The container's name.
+    pub container: String,
+    /// The attempt's id.
+    pub id: ContainerId,
+    /// Restart count.
+    pub attempt: u32,
+    /// Its log file.
+    pub log_path: String,
+    /// Its cgroup below the cgroup mount.
+    pub cgroup: String,
+    /// Process id while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+}
+
+/// `GET /armlet/v1/stats`: armlet's own processes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Stats {
+    /// Process id of the agent.
+    pub agent_pid: u32,
+    /// What the supervisor says about itself.
+    pub supervisor: supervise::Stats,
+}

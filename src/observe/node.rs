@@ -1,0 +1,133 @@
+//! The node's own figures.
+
+use crate::config::{Config, SwapBehavior, Threshold};
+use crate::model::observed::NodeFacts;
+use crate::plan::Capacity;
+use std::io;
+use std::net::IpAddr;
+
+/// Why a figure could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("read {path}")]
+pub struct NodeError {
+    /// Which file.
+    pub path: &'static str,
+    /// Why.
+    #[source]
+    pub source: io::Error,
+}
+
+fn read(path: &'static str) -> Result<String, NodeError> {
+    std::fs::read_to_string(path).map_err(|source| NodeError { path, source })
+}
+
+/// The kernel's id of this boot.
+///
+/// # Errors
+/// `/proc` is not mounted.
+pub fn boot_id() -> Result<String, NodeError> {
+    Ok(read("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+/// Bytes of memory and of swap (`/proc/meminfo`).
+fn memory() -> Result<(u64, u64), NodeError> {
+    let text = read("/proc/meminfo")?;
+    Ok((meminfo(&text, "MemTotal:"), meminfo(&text, "SwapTotal:")))
+}
+
+fn meminfo(text: &str, field: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0).saturating_mul(1024)
+}
+
+/// Bytes of the node's memory.
+///
+/// # Errors
+/// `/proc` is not mounted.
+pub fn memory_total() -> Result<u64, NodeError> {
+    memory().map(|(total, _)| total)
+}
+
+/// What every pod's plan needs to know of the node.
+///
+/// # Errors
+/// `/proc` is not mounted.
+pub fn node_facts(config: &Config, host_ips: Vec<IpAddr>) -> Result<NodeFacts, NodeError> {
+    let (memory_capacity, swap_capacity) = memory()?;
+    Ok(NodeFacts {
+        boot_id: boot_id()?,
+        host_ips,
+        network_not_ready: None,
+        pod_logs_dir: config.pod_logs_dir.clone(),
+        memory_capacity,
+        swap_capacity,
+        limited_swap: config.swap == SwapBehavior::LimitedSwap,
+        cpu_quota: config.cpu_cfs_quota,
+        cpu_period: config.cpu_cfs_quota_period_us,
+        pod_pids_limit: config.pod_pids_limit,
+        max_restart_delay: config.max_restart_back_off,
+        single_process_oom_kill: config.single_process_oom_kill,
+        hugepage_sizes: hugepages().into_keys().collect(),
+    })
+}
+
+/// What pods may have: the node's figures less what is reserved and the eviction threshold
+/// (`pkg/kubelet/cm/node_container_manager_linux.go`).
+///
+/// # Errors
+/// `/proc` is not mounted.
+pub fn capacity(config: &Config) -> Result<Capacity, NodeError> {
+    let (memory, _) = memory()?;
+    let cores = std::thread::available_parallelism().map_or(1, |n| u64::try_from(n.get()).unwrap_or(1));
+    let reserved = |of: fn(&crate::config::Reserved) -> u64| {
+        of(&config.system_reserved).saturating_add(of(&config.kube_reserved))
+    };
+    let threshold = match config.eviction_hard_memory {
+        Threshold::Bytes(bytes) => bytes,
+        Threshold::BasisPoints(points) => memory / 10_000 * u64::from(points),
+    };
+    let pod_cidr = match config.pod_cidr {
+        (IpAddr::V4(network), length) => Some((network, length)),
+        (IpAddr::V6(_), _) => None,
+    };
+    Ok(Capacity {
+        cpu_milli: (cores * 1000).saturating_sub(reserved(|r| r.cpu.milli())),
+        memory: memory.saturating_sub(reserved(|r| r.memory.units())).saturating_sub(threshold),
+        ephemeral_storage: None,
+        hugepages: hugepages(),
+        pods: config.max_pods,
+        pod_cidr,
+    })
+}
+
+/// Huge pages set aside at boot, in bytes by the size as a resource's name has it.
+fn hugepages() -> std::collections::BTreeMap<String, u64> {
+    let Ok(sizes) = std::fs::read_dir("/sys/kernel/mm/hugepages") else { return Default::default() };
+    sizes.flatten().filter_map(|size| hugepage(&size.path())).collect()
+}
+
+fn hugepage(folder: &std::path::Path) -> Option<(String, u64)> {
+    let kib: u64 = folder.file_name()?.to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+    let pages: u64 = std::fs::read_to_string(folder.join("nr_hugepages")).ok()?.trim().parse().ok()?;
+    let name = match kib {
+        kib if kib % (1 << 20) == 0 => format!("{}Gi", kib >> 20),
+        kib if kib % (1 << 10) == 0 => format!("{}Mi", kib >> 10),
+        kib => format!("{kib}Ki"),
+    };
+    Some((name, pages.saturating_mul(kib).saturating_mul(1024)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meminfo_is_read_by_field() {
+        let text = "MemTotal:         996000 kB\nMemFree: 1 kB\nSwapTotal:             0 kB\n";
+        assert_eq!(meminfo(text, "MemTotal:"), 996_000 * 1024);
+        assert_eq!(meminfo(text, "SwapTotal:"), 0);
+        assert_eq!(meminfo("", "MemTotal:"), 0);
+        assert_eq!(meminfo("MemTotal: x kB", "MemTotal:"), 0);
+    }
+}

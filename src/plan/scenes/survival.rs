@@ -1,0 +1,140 @@
+//! What a reboot, a lost supervisor or a lost commit leaves.
+
+use super::testing::{container, pod};
+use super::*;
+use crate::model::pod::RestartPolicy;
+
+#[test]
+fn pods_that_are_to_run_come_back_and_count_on() {
+    let mut pod = pod("p", &["app"]);
+    pod.spec.init_containers = vec![container("setup")];
+    let mut scene = Scene::new(pod);
+    scene.go();
+    scene.exit("setup", 0);
+    scene.go();
+    let first = scene.seen.containers[0].entry.id.clone();
+    scene.reboot();
+    assert_eq!(scene.go(), ["sandbox 1", "attach 1", "start setup#1"], "init containers run again");
+    assert_eq!(scene.tell("app"), "ContainerStatusUnknown 137 0");
+    scene.exit("setup", 0);
+    assert_eq!(scene.go(), ["remove setup", "start app#1"]);
+    assert_eq!(scene.tell("app"), "Running 1 started ready");
+    let last = scene.container("app").last_state.clone().unwrap();
+    assert_eq!((last.exit_code, last.reason.as_str()), (137, "ContainerStatusUnknown"));
+    assert_ne!(scene.seen.containers[0].entry.id, first);
+}
+
+#[test]
+fn what_must_run_once_does_not_run_again() {
+    for (policy, code, phase) in [
+        (RestartPolicy::Never, None, Phase::Failed),
+        (RestartPolicy::Never, Some(0), Phase::Succeeded),
+        (RestartPolicy::OnFailure, Some(0), Phase::Succeeded),
+    ] {
+        let mut pod = pod("p", &["app"]);
+        pod.spec.restart_policy = policy;
+        pod.spec.init_containers = vec![container("setup")];
+        let mut scene = Scene::new(pod);
+        scene.go();
+        scene.exit("setup", 0);
+        scene.go();
+        if let Some(code) = code {
+            scene.exit("app", code);
+            scene.go();
+        }
+        scene.reboot();
+        let done = scene.go();
+        assert!(!done.iter().any(|d| d.starts_with("start") || d.starts_with("sandbox")), "{done:?}");
+        assert_eq!(scene.phase(), phase);
+    }
+}
+
+#[test]
+fn a_finished_exit_that_was_folded_survives_even_when_the_end_was_not() {
+    let mut pod = pod("p", &["once", "loop"]);
+    pod.spec.restart_policy = RestartPolicy::OnFailure;
+    let mut scene = Scene::new(pod);
+    scene.go();
+    scene.exit("once", 0);
+    scene.go();
+    scene.reboot();
+    assert_eq!(scene.go(), ["sandbox 1", "attach 1", "start loop#1"]);
+    assert_eq!(scene.tell("once"), "Completed 0 0");
+}
+
+#[test]
+fn a_new_supervisor_finds_unknown_ends_and_all_starts_again() {
+    let mut scene = Scene::new(pod("p", &["app"]));
+    scene.go();
+    scene.exit("app", 137);
+    if let ContainerState::Exited(exit) = &mut scene.seen.containers[0].entry.state {
+        exit.known = false;
+    }
+    scene.seen.sandbox = None;
+    scene.pass(10);
+    assert_eq!(scene.go(), ["remove app", "sandbox 1", "detach 0", "attach 1", "start app#1"]);
+    assert!(scene.reasons().contains(&"SandboxChanged".to_owned()));
+    let last = scene.container("app").last_state.clone().unwrap();
+    assert_eq!((last.reason.as_str(), last.exit_code), ("ContainerStatusUnknown", 137));
+}
+
+#[test]
+fn nothing_is_forgotten_before_it_is_committed() {
+    let mut pod = pod("p", &["app"]);
+    pod.spec.restart_policy = RestartPolicy::Never;
+    let mut scene = Scene::new(pod);
+    scene.go();
+    scene.exit("app", 0);
+    let changes = fold::table(&mut scene.seen, scene.now);
+    assert!(changes.durable && changes.commit_first, "an end for good");
+    assert!(scene.seen.uncommitted, "what was just learned is not on the disk");
+    scene.uncommitted = true;
+    assert!(!scene.go().iter().any(|d| d.starts_with("remove")));
+    scene.uncommitted = false;
+    assert!(scene.go().contains(&"remove app".to_owned()));
+}
+
+#[test]
+fn an_end_is_committed_before_anything_is_taken_away() {
+    let mut pod = pod("p", &["app"]);
+    pod.spec.restart_policy = RestartPolicy::Never;
+    let mut scene = Scene::new(pod);
+    scene.go();
+    scene.uncommitted = true;
+    scene.exit("app", 0);
+    assert!(scene.look().is_empty());
+    assert!(scene.look().is_empty());
+    scene.uncommitted = false;
+    assert_eq!(scene.go(), ["remove app", "detach 0", "destroy 0"]);
+}
+
+#[test]
+fn an_attempt_belongs_to_the_sandbox_that_it_ran_in() {
+    let mut pod = pod("p", &["app"]);
+    pod.spec.init_containers = vec![container("setup")];
+    let mut scene = Scene::new(pod);
+    scene.go();
+    // Only the supervisor still knows of the first attempt, and the sandbox is another one by now.
+    scene.exit("setup", 0);
+    scene.seen.facts.durable.containers.clear();
+    scene.pass(1000);
+    let mut sandbox = scene.seen.sandbox.clone().unwrap();
+    (sandbox.attempt, sandbox.created_at) = (1, scene.now.boot);
+    scene.seen.sandbox = Some(sandbox);
+    assert_eq!(scene.go(), ["remove setup", "detach 0", "attach 1", "start setup#1"]);
+}
+
+#[test]
+fn a_lost_record_is_taken_over_again_without_counting_twice() {
+    let mut scene = Scene::new(pod("p", &["app"]));
+    scene.go();
+    let before = scene.seen.facts.durable.clone();
+    scene.exit("app", 1);
+    scene.go();
+    let delay = scene.seen.facts.volatile.containers["app"].back_off.clone();
+    scene.seen.facts.durable = before;
+    scene.pass(5);
+    assert!(scene.go().is_empty());
+    assert_eq!(scene.seen.facts.volatile.containers["app"].back_off, delay);
+    assert_eq!(scene.tell("app"), "Running 1 started ready");
+}

@@ -1,0 +1,80 @@
+//! What the server asks of the agent. Each command carries the way back for its answer; a dropped answer channel
+//! means that nobody waits for it any more.
+
+use crate::model::api::{Image, ImportProgress};
+use crate::model::supervise::{ExecExit, ExecSpec, RefusalCode, Stats};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use tokio::sync::{mpsc, oneshot};
+
+/// One thing to do.
+#[derive(Debug)]
+pub enum Command {
+    /// Run a program in a running container.
+    Exec {
+        /// What and where.
+        spec: ExecSpec,
+        /// The session, or why there is none.
+        reply: oneshot::Sender<Result<ExecSession, Refusal>>,
+    },
+    /// Set the window size of a session's terminal. Unknown sessions are ignored: it may just have ended.
+    ResizeExec {
+        /// Which session.
+        session: u64,
+        /// Columns.
+        width: u16,
+        /// Rows.
+        height: u16,
+    },
+    /// Kill a session's processes: its client is gone. Unknown sessions are ignored.
+    KillExec {
+        /// Which session.
+        session: u64,
+    },
+    /// List the images.
+    Images {
+        /// They, in any order.
+        reply: oneshot::Sender<Result<Vec<Image>, Refusal>>,
+    },
+    /// Import images. The last message is `Done` or `Failed`. A closed channel does not stop the import.
+    Import {
+        /// Absolute path of an archive or an OCI layout folder.
+        path: PathBuf,
+        /// How it goes.
+        progress: mpsc::Sender<ImportProgress>,
+    },
+    /// Figures about the supervisor.
+    Stats {
+        /// They.
+        reply: oneshot::Sender<Result<Stats, Refusal>>,
+    },
+}
+
+/// A running exec session.
+#[derive(Debug)]
+pub struct ExecSession {
+    /// The session's number.
+    pub session: u64,
+    /// With a terminal its master; else the write end of standard input if it was asked for, then the read ends of
+    /// standard output and standard error.
+    pub fds: Vec<OwnedFd>,
+    /// How it ends. A dropped sender means that it is not known.
+    pub exit: oneshot::Receiver<ExecExit>,
+}
+
+/// Why something was not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// Machine-readable cause.
+    pub code: RefusalCode,
+    /// For people: operation, object, cause.
+    pub message: String,
+}
+
+impl Refusal {
+    /// The agent does not answer.
+    pub(super) fn gone() -> Self {
+        Self { code: RefusalCode::System, message: "the agent is stopping and did not answer".to_owned() }
+    }
+}

@@ -1,0 +1,301 @@
+//! The one loop: waits, tells the table what happened, performs what follows.
+
+mod effects;
+mod events;
+mod requests;
+
+use super::groups::Groups;
+use super::init::Node;
+use super::link::Links;
+use super::logs::Logs;
+use super::poller::{Interest, Poller, Source, Watched};
+use super::records::{Records, private_dir};
+use super::sandbox::Namespaces;
+use super::streams::ReportPipe;
+use super::table::Table;
+use super::{Options, StartError};
+use crate::model::supervise::{ContainerState, Exit, MAX_MESSAGE, Notice, SandboxSpec};
+use crate::model::time::Now;
+use crate::model::{BootTime, ContainerId, PodUid};
+use crate::sys::{clock, exe, seqpacket, signals};
+use rustix::fd::{AsFd as _, OwnedFd};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+/// Memory that is never reclaimed for a pod's sake: supervisor, logger and agent together.
+const MEMORY_MIN: &str = "16777216";
+/// Create children at work at the same time, per processor.
+const CREATES_PER_CPU: usize = 2;
+
+/// The supervisor.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    table: Table,
+    poller: Poller,
+    links: Links,
+    logs: Logs,
+    groups: Groups,
+    records: Records,
+    exe: OwnedFd,
+    signals: Watched,
+    listener: Watched,
+    namespaces: BTreeMap<PodUid, Namespaces>,
+    helpers: BTreeMap<PodUid, (Watched, SandboxSpec)>,
+    starting: BTreeMap<ContainerId, Starting>,
+    /// Write ends of standard input, kept so that a program never meets its end.
+    stdins: BTreeMap<ContainerId, OwnedFd>,
+    emptying: BTreeMap<ContainerId, Watched>,
+    sessions: BTreeMap<u64, Streams>,
+    /// Groups of create children that could not be removed yet.
+    stale_groups: BTreeSet<String>,
+    stale_at: Option<BootTime>,
+    /// Ended children were left unreaped to give others their turn.
+    reap_again: bool,
+    /// Containers of whose state the agent is to be told.
+    changed: BTreeSet<ContainerId>,
+    buffer: Box<[u8]>,
+    creates: u64,
+    orphans: u64,
+    node: Node,
+    _lock: OwnedFd,
+}
+
+/// What is held of a container that is being created.
+#[derive(Debug)]
+struct Starting {
+    report: ReportPipe,
+    console: Option<Watched>,
+}
+
+/// What is held of an exec session.
+#[derive(Debug)]
+struct Streams {
+    cgroup: String,
+    report: Option<ReportPipe>,
+    console: Option<Watched>,
+    /// Handed to the agent with the answer and not kept: only it can end the program's input.
+    stdin: Option<OwnedFd>,
+    /// Standard output and error, or the terminal. Kept, so that the program outlives the agent.
+    outputs: Vec<OwnedFd>,
+    /// The outputs are a terminal.
+    terminal: bool,
+    /// The terminal's columns and rows.
+    size: Option<(u16, u16)>,
+}
+
+impl Supervisor {
+    /// Takes the lock, finds what an earlier supervisor left, and opens the socket.
+    ///
+    /// # Errors
+    /// [`StartError`]: what could not be done.
+    pub(crate) fn start(options: &Options, node: Node) -> Result<Self, StartError> {
+        let failed = |operation| move |source: io::Error| StartError::System { operation, source };
+        private_dir(&options.run).map_err(failed("make the run folder"))?;
+        let lock = take_lock(&options.run)?;
+        protect_self();
+        let groups = Groups::new(options.cgroup.clone());
+        groups.enter_own("supervisor", MEMORY_MIN).map_err(failed("enter the own cgroup"))?;
+        groups.clear_own();
+        let records = Records::open(&options.run).map_err(failed("open the records"))?;
+        let mut poller = Poller::new().map_err(failed("make the epoll set"))?;
+        let list = [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGPWR, libc::SIGUSR1, libc::SIGUSR2];
+        let signal_fd = signals::take_over(&list).map_err(failed("take over the signals"))?;
+        let signals = poller.add(signal_fd, Source::Signals, Interest::Read).map_err(failed("watch the signals"))?;
+        let socket = seqpacket::listen(&options.run.join("supervisor.sock")).map_err(failed("open the socket"))?;
+        let listener = poller.add(socket, Source::Listener, Interest::Read).map_err(failed("watch the socket"))?;
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let mut supervisor = Self {
+            table: Table::new(cpus.saturating_mul(CREATES_PER_CPU)),
+            poller,
+            links: Links::default(),
+            logs: Logs::new(),
+            groups,
+            records,
+            exe: exe::protected().map_err(failed("protect the binary"))?,
+            signals,
+            listener,
+            namespaces: BTreeMap::new(),
+            helpers: BTreeMap::new(),
+            starting: BTreeMap::new(),
+            stdins: BTreeMap::new(),
+            emptying: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            stale_groups: BTreeSet::new(),
+            stale_at: None,
+            reap_again: false,
+            changed: BTreeSet::new(),
+            buffer: vec![0; MAX_MESSAGE].into_boxed_slice(),
+            creates: 0,
+            orphans: 0,
+            node,
+            _lock: lock,
+        };
+        supervisor.take_over_survivors(clock::now());
+        Ok(supervisor)
+    }
+
+    /// Containers that outlived their supervisor have nobody who knows how they end: they are killed, and reported
+    /// as ended in an unknown way once they are gone.
+    fn take_over_survivors(&mut self, now: Now) {
+        let (ended, live) = self.records.load();
+        for entry in ended {
+            self.table.adopt_ended(entry);
+        }
+        let mut known = BTreeSet::new();
+        for entry in live {
+            known.insert(entry.cgroup.clone());
+            let to = match entry.state {
+                ContainerState::Running { started_at, started_wall, .. } => {
+                    ContainerState::Exited(unknown_exit((started_at, started_wall), now))
+                }
+                _ => ContainerState::StartFailed {
+                    code: 128,
+                    reason: "StartError".to_owned(),
+                    message: "the supervisor ended while the container was created".to_owned(),
+                    at: now.boot,
+                    at_wall: now.wall,
+                },
+            };
+            tracing::warn!(container = %entry.id, "found a container of an earlier supervisor: killing it");
+            self.table.adopt_survivor(entry, to, now);
+        }
+        // Some may live that nothing is written of: they belong to nobody.
+        for group in self.groups.containers(|name| name.len() == 32 && ContainerId::new(name).is_ok()) {
+            if !known.contains(&group) {
+                let _ = self.groups.kill(&group);
+            }
+        }
+    }
+
+    /// Waits and acts until the node is to stop.
+    pub(crate) fn run(mut self) {
+        loop {
+            let now = clock::now();
+            self.table.tick(now);
+            self.settle(now);
+            if self.node.is_over(&self.table, self.links.agent().is_some(), now) {
+                break;
+            }
+            let timeout = if self.reap_again { Some(0) } else { self.timeout(now) };
+            let sources = match self.poller.wait(timeout) {
+                Ok(sources) => sources,
+                Err(e) => {
+                    // Cannot happen with a good descriptor. Waiting a little keeps a broken one from burning a core.
+                    tracing::error!(error = %e, "waiting failed");
+                    std::thread::sleep(std::time::Duration::from_millis(100));
+                    self.reap(clock::now());
+                    Vec::new()
+                }
+            };
+            let now = clock::now();
+            if self.reap_again {
+                self.reap(now);
+            }
+            for source in sources {
+                self.event(&source, now);
+                self.settle(now);
+            }
+        }
+        self.stop();
+    }
+
+    /// Milliseconds until something is due; a deadline is over once its millisecond has passed.
+    fn timeout(&self, now: Now) -> Option<u64> {
+        let deadlines = [self.table.deadline(), self.logs.deadline(), self.node.deadline(), self.stale_at];
+        deadlines.into_iter().flatten().min().map(|at| at.since(now.boot).0)
+    }
+
+    /// Performs what is due until nothing follows any more, then tells everybody what they are to know.
+    fn settle(&mut self, now: Now) {
+        loop {
+            let effects = self.table.take_effects();
+            if effects.is_empty() {
+                break;
+            }
+            for effect in effects {
+                self.perform(effect, now);
+            }
+        }
+        if self.logs.start_if_due(&self.exe, &self.groups, &mut self.poller, now) {
+            let count = self.logs.restarts();
+            tracing::warn!(count, "the logger was started again");
+            self.links.notify(Notice::LoggerRestarted { count });
+        }
+        self.node.start_children(&self.exe, &self.groups, now);
+        self.logs.flush(&mut self.poller);
+        self.remove_stale_groups(now);
+        self.tell_agent();
+        self.links.flush(&mut self.poller);
+    }
+
+    /// Tells the agent of changed containers, no faster than it reads: a state that was overtaken is not told.
+    fn tell_agent(&mut self) {
+        while self.links.agent_is_idle() {
+            if let Some(id) = self.changed.pop_first() {
+                if let Some(entry) = self.table.container(&id) {
+                    self.links.notify(Notice::Container(entry.clone()));
+                }
+            } else if let Some((id, bytes)) = self.logs.take_dropped() {
+                self.links.notify(Notice::LogsDropped { id, bytes });
+            } else if let Some(reboot) = self.node.take_shutdown_notice() {
+                self.links.notify(Notice::Shutdown { reboot });
+            } else {
+                break;
+            }
+            self.links.flush(&mut self.poller);
+        }
+    }
+
+    /// The end: off process 1 the containers are left without a parent, which the agent has emptied by now or cannot.
+    fn stop(mut self) {
+        for id in self.table.live() {
+            if let Some(entry) = self.table.container(&id) {
+                let _ = self.groups.kill(&entry.cgroup);
+            }
+        }
+        self.links.flush(&mut self.poller);
+        self.node.stop();
+    }
+}
+
+fn unknown_exit((started_at, started_wall): (BootTime, crate::model::WallTime), now: Now) -> Exit {
+    Exit {
+        code: 137,
+        signal: None,
+        oom_killed: false,
+        known: false,
+        started_at,
+        started_wall,
+        finished_at: now.boot,
+        finished_wall: now.wall,
+    }
+}
+
+/// One supervisor per run folder: a second one would reap and kill what it does not know.
+fn take_lock(run: &std::path::Path) -> Result<OwnedFd, StartError> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let path = run.join("supervisor.lock");
+    let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+    let file = file.map_err(|source| StartError::System { operation: "open the lock file", source })?;
+    match rustix::fs::flock(file.as_fd(), rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file.into()),
+        Err(rustix::io::Errno::AGAIN) => Err(StartError::Locked { path }),
+        Err(e) => Err(StartError::System { operation: "take the lock", source: e.into() }),
+    }
+}
+
+/// What keeps this process alive and able to work when memory or descriptors get short.
+fn protect_self() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let files = Rlimit { current: Some(16_384), maximum: Some(16_384) };
+    let kept = [
+        ("oom_score_adj", std::fs::write("/proc/self/oom_score_adj", "-999")),
+        ("open files", setrlimit(Resource::Nofile, files).map_err(io::Error::from)),
+        ("subreaper", rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(io::Error::from)),
+    ];
+    for (what, result) in kept {
+        if let Err(e) = result {
+            tracing::warn!(what, error = %e, "a protection could not be had");
+        }
+    }
+}

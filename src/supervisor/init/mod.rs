@@ -1,0 +1,239 @@
+//! What the supervisor does for the node as a whole: stopping in order, and, as process 1, starting it and keeping
+//! its own long-lived children alive (the agent, and the role that keeps the network address).
+
+mod boot;
+pub(crate) mod cmdline;
+mod disk;
+mod mounts;
+
+use super::groups::Groups;
+use super::roles::{self, Role};
+use super::table::Table;
+use crate::model::time::Now;
+use crate::model::{BootTime, Millis};
+use crate::sys::children::Ended;
+use crate::sys::{children, clock, signals};
+use cmdline::Settings;
+use rustix::fd::OwnedFd;
+use std::ffi::OsString;
+use std::path::Path;
+
+/// How long the agent may take to stop the pods. A second request to stop ends the wait.
+const STOP_WAIT: Millis = Millis(90_000);
+/// The same when there is no agent, and the pods' first processes were told to end by the supervisor itself.
+const STOP_WAIT_ALONE: Millis = Millis(10_000);
+/// How long all processes have between the polite signal and the last one.
+const END_WAIT: Millis = Millis(2_000);
+/// How long the disks may take at the end.
+const SYNC_WAIT: Millis = Millis(20_000);
+/// The longest pause before a child that keeps ending is started again.
+const LONGEST_PAUSE: Millis = Millis(10_000);
+
+/// The node: of process 1, or a guest on another distribution.
+#[derive(Debug, Default)]
+pub(crate) struct Node {
+    stopping: Option<Stopping>,
+    power_off: Option<bool>,
+    /// On process 1.
+    own: Option<Own>,
+}
+
+#[derive(Debug)]
+struct Stopping {
+    reboot: bool,
+    told: bool,
+    deadline: BootTime,
+}
+
+/// What only process 1 has.
+#[derive(Debug)]
+struct Own {
+    agent: Kept,
+    network: Option<Kept>,
+}
+
+/// A child that is started again whenever it ends.
+#[derive(Debug)]
+struct Kept {
+    args: Vec<String>,
+    group: &'static str,
+    pid: Option<u32>,
+    start_at: Option<BootTime>,
+    pause: Millis,
+    started: BootTime,
+}
+
+impl Kept {
+    fn new(args: Vec<String>, group: &'static str) -> Self {
+        Self { args, group, pid: None, start_at: Some(BootTime(0)), pause: Millis(100), started: BootTime(0) }
+    }
+
+    fn start_if_due(&mut self, exe: &OwnedFd, groups: &Groups, now: Now) {
+        if self.start_at.is_none_or(|at| at > now.boot) {
+            return;
+        }
+        let role = Role { args: &self.args, group: self.group, oom_score_adj: -998, die_with_parent: false };
+        match roles::own(exe, groups, &role, None) {
+            Ok(pid) => {
+                self.pid = Some(pid);
+                self.start_at = None;
+                self.started = now.boot;
+            }
+            Err(e) => {
+                tracing::error!(role = ?self.args, error = %e, "a role could not be started");
+                self.pause_from(now);
+            }
+        }
+    }
+
+    /// `true`: it was this child.
+    fn ended(&mut self, pid: u32, how: Ended, now: Now) -> bool {
+        if self.pid != Some(pid) {
+            return false;
+        }
+        self.pid = None;
+        if how == Ended::Code(0) && self.group == NETWORK {
+            // A fixed address needs nobody to keep it.
+            return true;
+        }
+        tracing::error!(role = ?self.args, ?how, "a role ended: it is started again");
+        if now.boot.since(self.started) > LONGEST_PAUSE {
+            self.pause = Millis(100);
+        }
+        self.pause_from(now);
+        true
+    }
+
+    fn pause_from(&mut self, now: Now) {
+        self.start_at = Some(now.boot + self.pause);
+        self.pause = Millis(self.pause.0.saturating_mul(2).min(LONGEST_PAUSE.0));
+    }
+}
+
+const NETWORK: &str = "network";
+
+impl Node {
+    /// Off process 1: somebody else starts the agent and stops the machine.
+    pub(crate) fn guest() -> Self {
+        Self::default()
+    }
+
+    /// As process 1: makes a Linux system out of a kernel.
+    pub(crate) fn boot(args: &[OsString]) -> Self {
+        let settings: Settings = boot::boot(args);
+        let line = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
+        let network = boot::network_role(&settings, &line).map(|args| Kept::new(args, NETWORK));
+        let agent = [vec!["agent".to_owned()], settings.agent].concat();
+        Self { own: Some(Own { agent: Kept::new(agent, "agent"), network }), ..Self::default() }
+    }
+
+    pub(crate) fn is_process_one(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// Begins to stop. `false`: that had begun already, and now it is not waited any longer.
+    pub(crate) fn begin_stop(&mut self, reboot: bool, agent: bool, now: Now) -> bool {
+        if self.stopping.is_some() {
+            self.power_off = self.power_off.or(Some(reboot));
+            return false;
+        }
+        tracing::warn!(reboot, "the node is stopping");
+        let wait = if agent { STOP_WAIT } else { STOP_WAIT_ALONE };
+        self.stopping = Some(Stopping { reboot, told: false, deadline: now.boot + wait });
+        true
+    }
+
+    /// The agent has stopped the pods.
+    pub(crate) fn power_off(&mut self, reboot: bool) {
+        self.power_off = Some(reboot);
+    }
+
+    /// Whether the agent is still to be told that the node stops, and whether it starts again.
+    pub(crate) fn take_shutdown_notice(&mut self) -> Option<bool> {
+        let stopping = self.stopping.as_mut().filter(|s| !s.told)?;
+        stopping.told = true;
+        Some(stopping.reboot)
+    }
+
+    /// A new agent knows nothing of it.
+    pub(crate) fn agent_changed(&mut self) {
+        if let Some(stopping) = &mut self.stopping {
+            stopping.told = false;
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Option<BootTime> {
+        let own = self.own.as_ref();
+        let kept = own.into_iter().flat_map(|o| [Some(&o.agent), o.network.as_ref()]).flatten();
+        kept.filter_map(|k| k.start_at).chain(self.stopping.as_ref().map(|s| s.deadline)).min()
+    }
+
+    /// Whether the loop is to end. With an agent that is its to say, for it has facts to store first.
+    pub(crate) fn is_over(&self, table: &Table, agent: bool, now: Now) -> bool {
+        let Some(stopping) = &self.stopping else { return self.power_off.is_some() };
+        let alone = !(agent && self.is_process_one());
+        self.power_off.is_some() || stopping.deadline <= now.boot || (alone && table.live().is_empty())
+    }
+
+    /// `true`: it was one of process 1's own children.
+    pub(crate) fn child_ended(&mut self, pid: u32, how: Ended, now: Now) -> bool {
+        let Some(own) = &mut self.own else { return false };
+        own.agent.ended(pid, how, now) || own.network.as_mut().is_some_and(|n| n.ended(pid, how, now))
+    }
+
+    /// Starts those of process 1's own children that are to run and do not.
+    pub(crate) fn start_children(&mut self, exe: &OwnedFd, groups: &Groups, now: Now) {
+        if let Some(own) = &mut self.own {
+            if let Some(network) = &mut own.network {
+                network.start_if_due(exe, groups, now);
+            }
+            own.agent.start_if_due(exe, groups, now);
+        }
+    }
+
+    /// The end: on process 1 of everything. Off it the supervisor just leaves.
+    pub(crate) fn stop(self) {
+        if self.own.is_none() {
+            return;
+        }
+        let reboot = self.power_off.or(self.stopping.map(|s| s.reboot)).unwrap_or(false);
+        end_all(libc::SIGTERM);
+        end_all(libc::SIGKILL);
+        let disks = children::fork(|| {
+            mounts::let_go_of_disks(Path::new(disk::FOLDER));
+            0
+        });
+        if disks.map(|pid| boot::wait_bounded(pid, SYNC_WAIT)).is_ok_and(|ended| ended.is_none()) {
+            tracing::error!("the disks do not answer: stopping without them");
+        }
+        use rustix::system::{RebootCommand, reboot as command};
+        if let Err(e) = command(if reboot { RebootCommand::Restart } else { RebootCommand::PowerOff }) {
+            tracing::error!(error = %e, "the machine could not be stopped");
+        }
+        // A machine that cannot switch itself off halts.
+        let _ = command(RebootCommand::Halt);
+    }
+}
+
+/// Signals everybody and reaps until nobody is left or the time is over.
+fn end_all(signal: i32) {
+    if let Err(e) = signals::send_to_all(signal) {
+        tracing::error!(error = %e, "the processes could not be ended");
+    }
+    let end = clock::now().boot + END_WAIT;
+    while clock::now().boot < end {
+        match children::peek_ended() {
+            Ok(Some((pid, _))) => drop(children::reap(pid)),
+            Ok(None) if children::are_left() => std::thread::sleep(std::time::Duration::from_millis(10)),
+            Ok(None) | Err(_) => return,
+        }
+    }
+}
+
+/// Process 1 that cannot work starts the machine again: it must neither return nor stand still for good.
+pub(crate) fn give_up() {
+    tracing::error!("process 1 cannot work: the machine starts again in 30 seconds");
+    std::thread::sleep(std::time::Duration::from_secs(30));
+    rustix::fs::sync();
+    let _ = rustix::system::reboot(rustix::system::RebootCommand::Restart);
+}

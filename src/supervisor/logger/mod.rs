@@ -1,0 +1,374 @@
+//! The logger role: writes containers' output into CRI log files. It may wait for the disk; nothing else may.
+//!
+//! One thread, one epoll set, no timer unless something was dropped: while nobody writes it sleeps. Each pod gets the
+//! same share of every round. What does not fit the node's budget goes, oldest of the noisiest first, and is counted.
+
+mod file;
+mod lines;
+pub(crate) mod protocol;
+mod rotation;
+
+use super::poller::{Interest, Poller, Source, Watched};
+use super::roles::LOGGER_SOCKET;
+use crate::model::supervise::{LogLimits, MAX_MESSAGE};
+use crate::model::time::Now;
+use crate::model::{BootTime, ContainerId, Millis, PodUid};
+use crate::sys::{children, clock, log, seqpacket};
+use file::LogFile;
+use lines::{Cutter, Stream};
+use protocol::{Order, Report};
+use rotation::Seen;
+use rustix::fd::{AsFd as _, OwnedFd};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// One read: what a pipe holds by default.
+const READ: usize = 64 * 1024;
+/// Log lines are written when this many bytes are together.
+const BATCH: usize = 64 * 1024;
+/// What a pod may have read in one round.
+const POD_SHARE: usize = 2 * READ;
+/// What is read at most of a pipe whose container has ended: the largest pipe an unprivileged program can ask for.
+const LAST_WORDS: usize = 1024 * 1024;
+/// Dropped bytes are told at most this often.
+const TELL_PAUSE: Millis = Millis(1000);
+
+/// The role `armlet logger`: works until the supervisor has gone.
+#[must_use]
+pub fn run() -> ExitCode {
+    log::init("logger");
+    match children::inherited(LOGGER_SOCKET).and_then(Logger::new) {
+        Ok(mut logger) => {
+            logger.run();
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            tracing::error!(error = %e, "the logger does not start");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Logger {
+    poller: Poller,
+    socket: Watched,
+    limits: LogLimits,
+    logs: BTreeMap<ContainerId, Log>,
+    /// Folders of pods' log folders.
+    roots: BTreeSet<PathBuf>,
+    /// Bytes of all log files; `None` until they are counted.
+    total: Option<u64>,
+    /// When dropped bytes may be told again.
+    tell_at: BootTime,
+    input: Box<[u8]>,
+    out: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Log {
+    pod: PodUid,
+    file: LogFile,
+    sources: [Option<(Watched, Cutter)>; 2],
+    /// Bytes dropped and not yet told.
+    dropped: u64,
+}
+
+impl Logger {
+    fn new(socket: OwnedFd) -> io::Result<Self> {
+        let mut poller = Poller::new()?;
+        let socket = poller.add(socket, Source::Logger, Interest::Read)?;
+        Ok(Self {
+            poller,
+            socket,
+            limits: super::logs::FIRST_LIMITS,
+            logs: BTreeMap::new(),
+            roots: BTreeSet::new(),
+            total: None,
+            tell_at: BootTime(0),
+            input: vec![0; READ].into_boxed_slice(),
+            out: Vec::new(),
+        })
+    }
+
+    fn run(&mut self) {
+        loop {
+            let untold = self.logs.values().any(|l| l.dropped > 0);
+            let timeout = untold.then(|| self.tell_at.since(clock::now().boot).0);
+            let ready = match self.poller.wait(timeout) {
+                Ok(ready) => ready,
+                Err(e) => return tracing::error!(error = %e, "waiting failed"),
+            };
+            let now = clock::now();
+            let mut spent: BTreeMap<PodUid, usize> = BTreeMap::new();
+            for source in ready {
+                match source {
+                    Source::Logger => {
+                        if !self.orders(now) {
+                            return;
+                        }
+                    }
+                    Source::Output(id, index) => self.output(&id, index, &mut spent, now),
+                    _ => {}
+                }
+            }
+            if self.out.capacity() > 2 * BATCH {
+                self.out = Vec::new();
+            }
+            self.tell_dropped(now, false);
+        }
+    }
+
+    /// `false`: the supervisor has gone.
+    fn orders(&mut self, now: Now) -> bool {
+        loop {
+            let mut message = vec![0; MAX_MESSAGE / 4];
+            let got = match seqpacket::receive(self.socket.fd.as_fd(), &mut message) {
+                Ok(Some(got)) if got.len > 0 => got,
+                Ok(None) => return true,
+                Ok(Some(_)) | Err(_) => return false,
+            };
+            match serde_json::from_slice(message.get(..got.len).unwrap_or_default()) {
+                Ok(Order::Limits(limits)) => self.limits = sensible(limits),
+                Ok(Order::Open { id, pod, path }) => self.open(id, pod, PathBuf::from(path), got.fds),
+                Ok(Order::Finish { id }) => self.finish(&id, now),
+                Err(e) => tracing::error!(error = %e, "an order cannot be read"),
+            }
+        }
+    }
+
+    fn open(&mut self, id: ContainerId, pod: PodUid, path: PathBuf, fds: Vec<OwnedFd>) {
+        if self.logs.contains_key(&id) {
+            return;
+        }
+        if let Some(root) = path.ancestors().nth(3) {
+            self.roots.insert(root.to_owned());
+        }
+        let mut sources = [None, None];
+        for (index, (fd, slot)) in fds.into_iter().zip(&mut sources).enumerate() {
+            let stream = if index == 0 { Stream::Stdout } else { Stream::Stderr };
+            let source = Source::Output(id.clone(), index);
+            let watched = rustix::io::ioctl_fionbio(&fd, true)
+                .map_err(io::Error::from)
+                .and_then(|()| self.poller.add(fd, source, Interest::Read));
+            match watched {
+                Ok(watched) => *slot = Some((watched, Cutter::new(stream))),
+                Err(e) => tracing::error!(container = %id, error = %e, "an output cannot be watched"),
+            }
+        }
+        self.logs.insert(id, Log { pod, file: LogFile::open(path), sources, dropped: 0 });
+    }
+
+    /// One of a container's outputs can be read.
+    fn output(&mut self, id: &ContainerId, index: usize, spent: &mut BTreeMap<PodUid, usize>, now: Now) {
+        let Some(log) = self.logs.get(id) else { return };
+        let share = spent.entry(log.pod.clone()).or_insert(0);
+        if *share < POD_SHARE {
+            *share = share.saturating_add(self.read_once(id, index, now));
+        }
+    }
+
+    /// Reads an output once and writes the lines. Gives how much was read; 0 when nothing was there.
+    fn read_once(&mut self, id: &ContainerId, index: usize, now: Now) -> usize {
+        let Some(slot) = self.logs.get_mut(id).and_then(|l| l.sources.get_mut(index)) else { return 0 };
+        let Some((watched, mut cutter)) = slot.take() else { return 0 };
+        let stamp = now.wall.rfc3339_nanos();
+        let read = loop {
+            match rustix::io::read(&watched.fd, &mut self.input[..]) {
+                Err(Errno::INTR) => {}
+                other => break other,
+            }
+        };
+        // The other end of a terminal that is closed gives EIO.
+        let (length, ended) = match read {
+            Ok(0) => (0, true),
+            Ok(n) => (n, false),
+            Err(Errno::AGAIN) => (0, false),
+            Err(_) => (0, true),
+        };
+        let input = std::mem::take(&mut self.input);
+        let mut rest = input.get(..length).unwrap_or_default();
+        loop {
+            rest = cutter.cut(rest, &stamp, &mut self.out, BATCH);
+            if ended {
+                cutter.finish(&stamp, &mut self.out);
+            }
+            self.write(id, now);
+            if rest.is_empty() {
+                break;
+            }
+        }
+        self.input = input;
+        if ended {
+            drop(self.poller.remove(watched));
+        } else if let Some(slot) = self.logs.get_mut(id).and_then(|l| l.sources.get_mut(index)) {
+            *slot = Some((watched, cutter));
+        }
+        length
+    }
+
+    /// Writes the lines put together. When the disk is full the oldest logs go; lines that still cannot be kept are
+    /// dropped and counted.
+    fn write(&mut self, id: &ContainerId, now: Now) {
+        let lines = std::mem::take(&mut self.out);
+        let length = u64::try_from(lines.len()).unwrap_or(u64::MAX);
+        if length > 0 {
+            self.make_room(length, now);
+            let mut result = self.append(id, &lines, now);
+            if result.as_ref().is_err_and(is_full) {
+                let total = self.total.unwrap_or(0);
+                self.shrink_to(total.saturating_sub(total / 4).saturating_sub(length), now);
+                result = self.append(id, &lines, now);
+            }
+            match result {
+                Ok(()) => self.total = self.total.map(|t| t.saturating_add(length)),
+                Err(_) => {
+                    if let Some(log) = self.logs.get_mut(id) {
+                        log.dropped = log.dropped.saturating_add(length);
+                    }
+                }
+            }
+        }
+        self.out = lines;
+        self.out.clear();
+    }
+
+    fn append(&mut self, id: &ContainerId, lines: &[u8], now: Now) -> io::Result<()> {
+        match self.logs.get_mut(id) {
+            Some(log) => log.file.append(lines, &self.limits, now.wall),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps the budget before `more` bytes are written.
+    fn make_room(&mut self, more: u64, now: Now) {
+        let budget = self.limits.node_budget;
+        let total = match self.total {
+            Some(total) if total.saturating_add(more) <= budget => return,
+            // Rotation and the agent remove files too: the truth is on the disk.
+            _ => self.seen().iter().fold(0_u64, |sum, f| sum.saturating_add(f.size)),
+        };
+        self.total = Some(total);
+        if total.saturating_add(more) > budget {
+            self.shrink_to(budget.saturating_sub(budget / 10).saturating_sub(more), now);
+        }
+    }
+
+    /// Removes logs until all together hold at most `target` bytes.
+    fn shrink_to(&mut self, target: u64, now: Now) {
+        let files = self.seen();
+        let mut total = files.iter().fold(0_u64, |sum, f| sum.saturating_add(f.size));
+        for victim in rotation::victims(&files, target) {
+            let owner = self.logs.values_mut().find(|l| l.file.path().parent() == victim.path.parent());
+            let Some(log) = owner else {
+                tracing::warn!(path = %victim.path.display(), bytes = victim.size, "log dropped for want of room");
+                file::remove(&victim.path);
+                total = total.saturating_sub(victim.size);
+                continue;
+            };
+            log.dropped = log.dropped.saturating_add(victim.size);
+            file::remove(&victim.path);
+            total = total.saturating_sub(victim.size);
+        }
+        let _ = now;
+        self.total = Some(total);
+    }
+
+    /// Every log file there is.
+    fn seen(&self) -> Vec<Seen> {
+        let live: BTreeSet<&Path> = self.logs.values().map(|l| l.file.path()).collect();
+        let mut found = Vec::new();
+        for root in &self.roots {
+            for pod in folders(root) {
+                for container in folders(&pod) {
+                    for entry in fs::read_dir(&container).into_iter().flatten().flatten() {
+                        let Ok(meta) = entry.metadata() else { continue };
+                        if meta.is_file() {
+                            let path = entry.path();
+                            let written = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
+                            let live = live.contains(path.as_path());
+                            found.push(Seen { path, size: meta.len(), written, live });
+                        }
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// The container has ended: what is left in its pipes is written.
+    fn finish(&mut self, id: &ContainerId, now: Now) {
+        for index in 0..2 {
+            let mut left = LAST_WORDS;
+            while left > 0 {
+                match self.read_once(id, index, now) {
+                    0 => break,
+                    n => left = left.saturating_sub(n),
+                }
+            }
+            self.close(id, index, now);
+        }
+        self.tell_dropped(now, true);
+        self.logs.remove(id);
+        self.report(&Report::Drained { id: id.clone() });
+    }
+
+    /// Lets an output go that somebody may still hold open.
+    fn close(&mut self, id: &ContainerId, index: usize, now: Now) {
+        let Some(slot) = self.logs.get_mut(id).and_then(|l| l.sources.get_mut(index)) else { return };
+        if let Some((watched, mut cutter)) = slot.take() {
+            drop(self.poller.remove(watched));
+            cutter.finish(&now.wall.rfc3339_nanos(), &mut self.out);
+            self.write(id, now);
+        }
+    }
+
+    fn tell_dropped(&mut self, now: Now, at_once: bool) {
+        if !at_once && now.boot < self.tell_at {
+            return;
+        }
+        let untold: Vec<_> = self.logs.iter_mut().filter(|(_, l)| l.dropped > 0).collect();
+        let reports: Vec<Report> = untold
+            .into_iter()
+            .map(|(id, log)| Report::Dropped { id: id.clone(), bytes: std::mem::take(&mut log.dropped) })
+            .collect();
+        if !reports.is_empty() {
+            self.tell_at = now.boot + TELL_PAUSE;
+        }
+        for report in &reports {
+            self.report(report);
+        }
+    }
+
+    fn report(&self, report: &Report) {
+        let Ok(bytes) = serde_json::to_vec(report) else { return };
+        // The supervisor always reads. Should its socket be full all the same, its own time limit takes over.
+        if !seqpacket::send(self.socket.fd.as_fd(), &bytes, &[]).unwrap_or(false) {
+            tracing::warn!("a report could not be sent");
+        }
+    }
+}
+
+fn folders(of: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(of).into_iter().flatten().flatten();
+    entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()).collect()
+}
+
+fn is_full(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Limits that can be kept: one file is never more than a part of the whole budget, so that old lines go before new.
+fn sensible(limits: LogLimits) -> LogLimits {
+    let node_budget = limits.node_budget.max(1 << 20);
+    LogLimits {
+        max_size: limits.max_size.clamp(4096, node_budget / 8),
+        max_files: limits.max_files.max(2),
+        node_budget,
+    }
+}

@@ -1,0 +1,45 @@
+//! What the supervisor and its logger say to each other, one JSON message per datagram.
+
+use crate::model::supervise::LogLimits;
+use crate::model::{ContainerId, PodUid};
+use serde::{Deserialize, Serialize};
+
+/// From the supervisor to the logger.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "type")]
+pub(crate) enum Order {
+    /// How logs are kept from now on.
+    Limits(LogLimits),
+    /// Write what a container says. Descriptors beside it: its terminal, or its standard output and standard error.
+    Open {
+        /// The attempt's id.
+        id: ContainerId,
+        /// Its pod: pods get the same share of the logger's time.
+        pod: PodUid,
+        /// The file to append to.
+        path: String,
+    },
+    /// The container has ended: write what is left and let go of it.
+    Finish {
+        /// Which container.
+        id: ContainerId,
+    },
+}
+
+/// From the logger to the supervisor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "type")]
+pub(crate) enum Report {
+    /// All of the container's output is written.
+    Drained {
+        /// Which container.
+        id: ContainerId,
+    },
+    /// Output that could not be kept.
+    Dropped {
+        /// Which container.
+        id: ContainerId,
+        /// Bytes since this was last said.
+        bytes: u64,
+    },
+}

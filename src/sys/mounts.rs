@@ -1,0 +1,163 @@
+//! Mounts of the calling thread's mount namespace: tmpfs, what is mounted where, and unmounting.
+
+use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use std::ffi::{CString, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// Mounts can lie on top of each other; nobody stacks more.
+const STACKED: u32 = 64;
+
+/// A tmpfs to mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tmpfs {
+    /// Most bytes that it may hold; absent: half of the memory, the kernel's default.
+    pub size: Option<u64>,
+    /// Its root folder's mode.
+    pub mode: u32,
+    /// Its root folder's group.
+    pub gid: u32,
+    /// Keep its pages out of swap, where the kernel can (6.4 and newer).
+    pub noswap: bool,
+    /// nosuid, nodev, noexec and the like.
+    pub flags: MountFlags,
+}
+
+/// Mounts a tmpfs.
+///
+/// # Errors
+/// That of mount(2).
+pub fn mount_tmpfs(target: &Path, tmpfs: &Tmpfs) -> io::Result<()> {
+    let mut options = format!("mode={:o},gid={}", tmpfs.mode, tmpfs.gid);
+    if let Some(size) = tmpfs.size {
+        options += &format!(",size={size}");
+    }
+    let attempt = |options: String| -> io::Result<()> {
+        let options = CString::new(options)?;
+        Ok(mount("tmpfs", target, "tmpfs", tmpfs.flags, options.as_c_str())?)
+    };
+    if tmpfs.noswap {
+        match attempt(format!("{options},noswap")) {
+            // An older kernel does not know the option.
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput => {}
+            done => return done,
+        }
+    }
+    attempt(options)
+}
+
+/// Whether something is mounted at the path itself. A last link is not followed.
+///
+/// # Errors
+/// That of statx(2), `NotFound` among them.
+pub fn is_mount_point(path: &Path) -> io::Result<bool> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let found = statx(CWD, path, flags, StatxFlags::empty())?;
+    Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+/// Unmounts everything at the path, if anything is. A mount that is in use disappears from the tree at once and is
+/// freed by the kernel with its last user. A path that is no mount point or does not exist is no error.
+///
+/// # Errors
+/// That of umount2(2).
+pub fn unmount_all(path: &Path) -> io::Result<()> {
+    for _ in 0..STACKED {
+        let result = match unmount(path, UnmountFlags::NOFOLLOW) {
+            Err(Errno::BUSY) => unmount(path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH),
+            other => other,
+        };
+        match result {
+            Ok(()) => {}
+            // EINVAL: not a mount point.
+            Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Err(Errno::BUSY.into())
+}
+
+/// The mount points at and below a folder, the deepest first, so that they can be unmounted in this order. The folder's
+/// path must be absolute and free of links.
+///
+/// # Errors
+/// That of reading `/proc/thread-self/mountinfo`.
+pub fn mounts_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    Ok(below(&std::fs::read("/proc/thread-self/mountinfo")?, folder))
+}
+
+fn below(mountinfo: &[u8], folder: &Path) -> Vec<PathBuf> {
+    // Fields: id, parent, device, root, mount point (proc_pid_mountinfo(5)). Later lines lie on top of earlier ones.
+    let points = mountinfo.split(|b| *b == b'\n').filter_map(|line| line.split(|b| *b == b' ').nth(4)).map(unescape);
+    let mut found: Vec<PathBuf> = points.filter(|point| point.starts_with(folder)).collect();
+    found.reverse();
+    found.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
+    found
+}
+
+/// Space, tab, newline and backslash stand as `\` and three octal digits.
+fn unescape(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, after)) = rest.split_first() {
+        let code = (*first == b'\\').then(|| after.get(..3)).flatten().and_then(|digits| {
+            let text = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(text, 8).ok()
+        });
+        bytes.push(code.unwrap_or(*first));
+        rest = if code.is_some() { after.get(3..).unwrap_or_default() } else { after };
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+/// Whether the path can be found again in the mount table: absolute, without `.` and `..`.
+#[must_use]
+pub fn is_plain_absolute(path: &Path) -> bool {
+    path.is_absolute() && !path.as_os_str().as_bytes().split(|b| *b == b'/').any(|part| part == b"." || part == b"..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn the_mount_table_is_read_deepest_first() {
+        let table = b"22 1 0:1 / / rw - ext4 /dev/a rw\n\
+            23 22 0:2 / /pods/a/shm rw - tmpfs t rw\n\
+            24 22 0:2 / /pods/a/vol\\040ume/deep\\134x rw - tmpfs t rw\n\
+            25 22 0:2 / /pods/ab rw - tmpfs t rw\n\
+            26 22 0:2 / /pods/a rw - tmpfs t rw\n\nbroken\n";
+        let found = below(table, Path::new("/pods/a"));
+        assert_eq!(found, ["/pods/a/vol ume/deep\\x", "/pods/a/shm", "/pods/a"].map(PathBuf::from));
+        assert_eq!(unescape(b"a\\0"), PathBuf::from("a\\0"));
+        assert_eq!(unescape(b"a\\777b"), PathBuf::from("a\\777b"));
+    }
+
+    #[test]
+    fn linux_a_tmpfs_comes_and_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().canonicalize().unwrap().join("t");
+        fs::create_dir(&at).unwrap();
+        assert!(!is_mount_point(&at).unwrap());
+        let tmpfs = Tmpfs { size: Some(1 << 20), mode: 0o2777, gid: 1234, noswap: true, flags: MountFlags::NODEV };
+        mount_tmpfs(&at, &tmpfs).unwrap();
+        mount_tmpfs(&at, &tmpfs).unwrap();
+        assert!(is_mount_point(&at).unwrap());
+        let metadata = fs::metadata(&at).unwrap();
+        assert_eq!((metadata.mode() & 0o7777, metadata.gid()), (0o2777, 1234));
+        let full = fs::write(at.join("big"), vec![0; 2 << 20]).unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(mounts_below(&at).unwrap(), [at.clone(), at.clone()]);
+        let in_use = fs::File::create(at.join("open")).unwrap();
+        unmount_all(&at).unwrap();
+        unmount_all(&at).unwrap();
+        drop(in_use);
+        assert!(!is_mount_point(&at).unwrap());
+        unmount_all(&at.join("nothere")).unwrap();
+    }
+}

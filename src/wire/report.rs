@@ -1,0 +1,137 @@
+//! Collects the problems of one object, in Kubernetes' words, with the lines looked up in its tree.
+
+use super::names::Faults;
+use super::problem::{Path, Problem, Severity};
+use super::tree::Node;
+use std::fmt::{Debug, Display};
+
+/// How many problems of one object are told. A person fixes some and looks again; a hostile file fills no memory.
+const MAX_PROBLEMS: usize = 200;
+
+/// The problems of one object.
+#[derive(Debug)]
+pub(crate) struct Report<'a> {
+    file: &'a str,
+    document: usize,
+    tree: &'a Node,
+    /// Where the object stands in its document: nothing, or `items[3]`.
+    base: Path,
+    found: Vec<(Path, Problem)>,
+    /// How many of `found` were there at the last [`Report::seal`].
+    sealed: usize,
+    refused: bool,
+    /// How many were not kept.
+    more: usize,
+}
+
+impl<'a> Report<'a> {
+    /// A report about the object `tree`, which stands at `base` in document number `document` of `file`.
+    pub(crate) fn new(file: &'a str, document: usize, tree: &'a Node, base: Path) -> Self {
+        Self { file, document, tree, base, found: Vec::new(), sealed: 0, refused: false, more: 0 }
+    }
+
+    /// From here on, what lies at or below a place that already has an error is not reported again: a name of the
+    /// wrong type is not a missing name as well.
+    pub(crate) fn seal(&mut self) {
+        self.sealed = self.found.len();
+    }
+
+    /// Whether anything found so far refuses the object.
+    pub(crate) const fn refused(&self) -> bool {
+        self.refused
+    }
+
+    /// Whether an error was found somewhere within `path`.
+    pub(crate) fn failed_within(&self, path: &Path) -> bool {
+        self.found.iter().any(|(at, p)| p.is_error() && path.covers(at))
+    }
+
+    /// What was found, in the order in which it was.
+    pub(crate) fn into_problems(mut self) -> Vec<Problem> {
+        if self.more > 0 {
+            let severity = if self.refused { Severity::Error } else { Severity::Warning };
+            let problem = self.problem(&Path::root(), format!("and {} more problems", self.more), severity);
+            self.found.push((Path::root(), problem));
+        }
+        self.found.into_iter().map(|(_, problem)| problem).collect()
+    }
+
+    /// The object is refused.
+    pub(crate) fn error(&mut self, path: &Path, message: impl Into<String>) {
+        self.push(path, message.into(), Severity::Error);
+    }
+
+    /// The object is taken all the same.
+    pub(crate) fn warning(&mut self, path: &Path, message: impl Into<String>) {
+        self.push(path, message.into(), Severity::Warning);
+    }
+
+    /// `Required value: detail`
+    pub(crate) fn required(&mut self, path: &Path, detail: &str) {
+        let colon = if detail.is_empty() { "" } else { ": " };
+        self.error(path, format!("Required value{colon}{detail}"));
+    }
+
+    /// `Invalid value: "value": why`
+    pub(crate) fn invalid(&mut self, path: &Path, value: impl Debug, why: &str) {
+        self.error(path, format!("Invalid value: {value:?}: {why}"));
+    }
+
+    /// One `Invalid value` for each broken rule of a form.
+    pub(crate) fn form(&mut self, path: &Path, value: impl Debug, faults: Faults) {
+        for fault in faults {
+            self.invalid(path, &value, &fault);
+        }
+    }
+
+    /// `Unsupported value: "value": supported values: ...`, unless the value is one of them.
+    pub(crate) fn one_of(&mut self, path: &Path, value: &str, supported: &[&str]) {
+        if !supported.contains(&value) {
+            let list: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
+            self.error(path, format!("Unsupported value: {value:?}: supported values: {}", list.join(", ")));
+        }
+    }
+
+    /// `Duplicate value: "value"`
+    pub(crate) fn duplicate(&mut self, path: &Path, value: impl Display) {
+        self.error(path, format!("Duplicate value: \"{value}\""));
+    }
+
+    /// `Forbidden: why`
+    pub(crate) fn forbidden(&mut self, path: &Path, why: &str) {
+        self.error(path, format!("Forbidden: {why}"));
+    }
+
+    /// `Invalid value: n: must be greater than or equal to 0`, when it is not.
+    pub(crate) fn not_negative(&mut self, path: &Path, value: Option<impl Into<i64>>) {
+        if let Some(value) = value.map(Into::into).filter(|v| *v < 0) {
+            self.invalid(path, value, "must be greater than or equal to 0");
+        }
+    }
+
+    fn push(&mut self, path: &Path, message: String, severity: Severity) {
+        let known = self.found.iter().take(self.sealed).any(|(at, p)| p.is_error() && at.covers(path));
+        if known {
+            return;
+        }
+        self.refused |= severity == Severity::Error;
+        if self.found.len() >= MAX_PROBLEMS {
+            self.more += 1;
+            return;
+        }
+        let problem = self.problem(path, message, severity);
+        self.found.push((path.clone(), problem));
+    }
+
+    fn problem(&self, path: &Path, message: String, severity: Severity) -> Problem {
+        let (base, own) = (self.base.to_string(), path.to_string());
+        Problem {
+            file: self.file.to_owned(),
+            line: Some(self.tree.line_of(path)),
+            document: self.document,
+            field: if base.is_empty() || own.is_empty() { base + &own } else { format!("{base}.{own}") },
+            message,
+            severity,
+        }
+    }
+}

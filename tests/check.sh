@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# check.sh: formatting, lints, licences and sources of dependencies. check.sh tools: only installs what that needs.
+. "$(dirname "$0")/../cross/lib.sh"
+deny_version=0.19.0
+
+# cargo keeps it in its own folder, so it is built once for a machine.
+[ "$(cargo deny --version 2>/dev/null)" = "cargo-deny $deny_version" ] || {
+    say "installing cargo-deny $deny_version"
+    cargo install --quiet --locked "cargo-deny@$deny_version"
+}
+[ "${1:-}" != tools ] || exit 0
+
+cd "$ROOT"
+say "cargo fmt"
+cargo fmt --all --check
+say "cargo clippy"
+cargo clippy --quiet --workspace --all-targets --locked -- -D warnings
+say "cargo deny"
+deny() { cargo deny --locked --workspace "$@"; }
+deny check --config .cargo/deny.toml --hide-inclusion-graph licenses bans sources
+# The database of advisories is a git repository of its own, which not every machine reaches.
+if deny fetch --config .cargo/deny.toml db >"$TARGET/deny-fetch.log" 2>&1; then
+    deny check --config .cargo/deny.toml --disable-fetch advisories
+else
+    say "advisories: not checked, their database cannot be reached"
+fi
+say "checked"

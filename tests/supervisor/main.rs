@@ -1,0 +1,25 @@
+//! The supervisor and its logger as real processes, with fake create and exec children: this binary plays them all.
+//!
+//! Needs root and cgroup v2 (mounted anew in a private mount namespace). Without root it says so and tests nothing;
+//! the QEMU ring runs it as root.
+
+mod cases;
+mod fake;
+mod harness;
+
+use armlet::model::supervise::role;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let rest = args.get(1..).unwrap_or_default();
+    match args.first().and_then(|a| a.to_str()) {
+        Some("supervisor") => armlet::supervisor::run(rest),
+        Some(role::LOGGER) => armlet::supervisor::logger::run(),
+        Some(role::CREATE) => fake::create(rest),
+        Some(role::EXEC) => fake::exec(),
+        Some("--list") => ExitCode::SUCCESS,
+        other => cases::run(other.filter(|a| !a.starts_with('-'))),
+    }
+}
