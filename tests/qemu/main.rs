@@ -2,3 +2,4 @@
 
 mod bare;
 mod guests;
+mod supervisor;
