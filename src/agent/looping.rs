@@ -44,6 +44,10 @@ pub(super) struct Looping {
     pub(super) node_dirty: bool,
     /// The supervisor's table was taken over at least once: before that nothing is known to be absent.
     pub(super) table_seen: bool,
+    /// No pod's facts were lost: what nobody knows is no pod's.
+    pub(super) facts_complete: bool,
+    /// Remains of pods that nobody knows were looked for.
+    pub(super) remains_seen: bool,
     /// The node goes down; true: to start again.
     pub(super) shutdown: Option<bool>,
     /// Process 1 was asked to end the node.

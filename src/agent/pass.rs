@@ -11,6 +11,7 @@ use crate::model::supervise::ContainerState;
 use crate::model::time::Now;
 use crate::model::view::{Attempt, PodView};
 use crate::model::{ContainerId, PodUid};
+use crate::observe;
 use crate::plan::fold::Changes;
 use crate::plan::{self, Admission, Grants, NodeObserved, Plan, PodSummary};
 use crate::sys::clock;
@@ -27,6 +28,9 @@ impl Looping {
             self.publisher.flush();
             return;
         }
+        if !std::mem::replace(&mut self.remains_seen, true) && self.facts_complete {
+            self.look_for_remains();
+        }
         let now = clock::now();
         let due = self.slots.iter().filter(|(_, slot)| slot.wake_at.is_some_and(|at| at <= now.boot));
         self.dirty.extend(due.map(|(uid, _)| uid.clone()));
@@ -42,6 +46,18 @@ impl Looping {
         let shown = self.conditions.iter().filter_map(|(word, text)| Some(((*word).to_owned(), text.clone()?)));
         self.publisher.conditions(shown.collect());
         self.publisher.flush();
+    }
+
+    /// Takes up what pods have left that nobody knows any more: folders get a slot and so a teardown, links go at once.
+    fn look_for_remains(&mut self) {
+        for uid in observe::pods_on_disk(&self.rooms.config) {
+            self.slots.entry(uid.clone()).or_default();
+            self.dirty.insert(uid);
+        }
+        self.node_dirty = true;
+        let wanted = self.desired.pods().into_iter().map(|pod| pod.uid.clone());
+        let known: Vec<PodUid> = self.slots.keys().cloned().chain(wanted).collect();
+        executor::remove_unknown_links(known);
     }
 
     /// Takes new pods up and asks those that nobody wants any more to stop.
@@ -200,6 +216,7 @@ impl Looping {
         self.slots.remove(uid);
         self.grants.remove(uid);
         self.journal.forget(uid);
+        executor::drop_volatile(&self.rooms, uid);
         self.publisher.gone(uid);
         self.node_dirty = true;
     }

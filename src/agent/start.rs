@@ -91,7 +91,9 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
 
     let slots = saved_slots(&rooms, &store);
     let running = slots.values().filter(|slot| slot.facts.volatile.stop.is_none()).filter_map(|slot| slot.pod.clone());
-    let desired = Desired::new(NodeIdentity::new(node_name), running);
+    let mut identity = NodeIdentity::new(node_name);
+    identity.allowed_unsafe_sysctls.clone_from(&rooms.config.allowed_unsafe_sysctls);
+    let desired = Desired::new(identity, running);
     let mut looping = Looping {
         node: observe::node_facts(&rooms.config, rooms.host_ips())?,
         capacity: observe::capacity(&rooms.config)?,
@@ -110,6 +112,8 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
         conditions: BTreeMap::new(),
         dirty: BTreeSet::new(),
         node_dirty: true,
+        facts_complete: opened.complete,
+        remains_seen: false,
         table_seen: false,
         shutdown: None,
         powering_off: false,

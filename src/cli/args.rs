@@ -18,7 +18,10 @@ with its namespace before it where the name alone is not enough: web,
 web-edge1, shop/web.
 
 Exit codes: 0 done, 1 not done, 2 wrong command line, 3 the agent cannot be
-reached; exec passes on the program's code.";
+reached; exec passes on the program's code.
+
+`armlet supervisor` and `armlet agent` are the node itself: the system starts
+them, not people.";
 
 /// A Kubernetes node in one program: look at its pods, read their logs, run programs in them
 #[derive(Debug, Parser)]

@@ -14,7 +14,7 @@ mod volatile;
 
 pub use image::images_of;
 pub use rooms::{Rooms, RoomsError};
-pub use volatile::{keep_volatile, read_volatile};
+pub use volatile::{drop_volatile, keep_volatile, read_volatile};
 
 use crate::model::PodUid;
 use crate::model::action::{Action, Outcome};
@@ -89,6 +89,21 @@ pub fn set_qos_weights(rooms: &Arc<Rooms>, burstable: u64, besteffort: u64) {
         if let Err(error) = rooms.cgroups.set_qos_weights(burstable, besteffort) {
             tracing::warn!("{}", crate::sys::log::chain(&error));
         }
+    });
+}
+
+/// Removes the links of pods that are not known. A failure is logged: they are looked for again at the next start.
+pub fn remove_unknown_links(known: Vec<PodUid>) {
+    tokio::task::spawn_blocking(move || match crate::network::reconcile(&known) {
+        Ok(done) => {
+            for name in &done.removed {
+                tracing::info!(link = %name, "removed the link of a pod that nobody knows");
+            }
+            for error in &done.failed {
+                tracing::warn!("{}", crate::sys::log::chain(error));
+            }
+        }
+        Err(error) => tracing::warn!("{}", crate::sys::log::chain(&error)),
     });
 }
 

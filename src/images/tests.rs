@@ -581,3 +581,21 @@ fn a_preload_folder_is_read_once_and_heals_what_is_gone() {
     assert_eq!((changed.imported.len(), changed.failed.len()), (1, 0));
     assert!(store.resolve("app:2").is_some() && store.resolve("app:1").is_some());
 }
+
+#[test]
+fn a_small_disk_is_never_filled() {
+    if !is_root() {
+        return;
+    }
+    crate::sys::testing::on_small_disk(34 << 20, |dir| {
+        // Two MiB may be used; an image of three, which packs to almost nothing, is refused before it is written.
+        let layer = tarball(&[("zeros", &vec![0; 3 << 20])]);
+        let mut layout = Layout::default();
+        let manifest = layout.manifest("arm64", "", &[(gzip(&layer), layer)]);
+        layout.add(manifest, Some("big:1"));
+        layout.write_folder(&dir.join("big"));
+        let error = import(&open(&dir.join("store")), &dir.join("big"), None).unwrap_err();
+        assert!(chain(&error).contains("\"zeros\" is refused: the layer is larger"), "{}", chain(&error));
+        assert_empty(&dir.join("store"));
+    });
+}

@@ -2,11 +2,13 @@
 
 use crate::model::ContainerId;
 use crate::sys::confined::NewFolder;
+use crate::sys::seccomp::Filter;
+use oci_spec::runtime::Spec;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// File name of the OCI spec in a bundle. It is complete: any OCI runtime can run it once the root filesystem is
-/// mounted at `rootfs` in the bundle.
+/// mounted at `rootfs` in the bundle. armlet's own children read only the [`CreateRequest`].
 pub const SPEC_FILE: &str = "config.json";
 
 /// File name of the [`CreateRequest`] in a bundle.
@@ -15,7 +17,7 @@ pub const REQUEST_FILE: &str = "create.json";
 /// Folder in a bundle where the root filesystem is mounted, in the create child's own mount namespace.
 pub const ROOT_FOLDER: &str = "rootfs";
 
-/// What the OCI spec has no place for.
+/// What create and exec children need, prepared so that they have little to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateRequest {
@@ -26,6 +28,60 @@ pub struct CreateRequest {
     /// Folders that the container needs inside its root, made with all their parents when they are missing.
     #[serde(default)]
     pub folders: Vec<Folder>,
+    /// The system call filter.
+    #[serde(default)]
+    pub filter: Option<FilterProgram>,
+    /// The OCI spec without its seccomp profile, which is long and has become `filter`.
+    pub spec: Box<Spec>,
+}
+
+/// A compiled system call filter, in a form that is quick to read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FilterProgram {
+    /// Flags of seccomp(2).
+    pub flags: u32,
+    /// Instructions as hexadecimal digits, sixteen each: code, jumps, constant, the highest digit first.
+    pub steps: String,
+}
+
+/// A filter text that was not written by [`FilterProgram::new`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the system call filter is damaged")]
+pub struct BadFilter;
+
+impl FilterProgram {
+    /// Writes a program down.
+    #[must_use]
+    pub fn new(program: &[Filter], flags: u32) -> Self {
+        use std::fmt::Write;
+        let mut steps = String::with_capacity(program.len() * 16);
+        for step in program {
+            let _ = write!(steps, "{:04x}{:02x}{:02x}{:08x}", step.code, step.jump_true, step.jump_false, step.k);
+        }
+        Self { flags, steps }
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// [`BadFilter`]; an empty program is one.
+    pub fn program(&self) -> Result<Vec<Filter>, BadFilter> {
+        if self.steps.is_empty() || !self.steps.len().is_multiple_of(16) || !self.steps.is_ascii() {
+            return Err(BadFilter);
+        }
+        (0..self.steps.len()).step_by(16).map(|at| self.step(at).ok_or(BadFilter)).collect()
+    }
+
+    fn step(&self, at: usize) -> Option<Filter> {
+        let digits = |from: usize, to: usize| self.steps.get(at + from..at + to);
+        Some(Filter {
+            code: u16::from_str_radix(digits(0, 4)?, 16).ok()?,
+            jump_true: u8::from_str_radix(digits(4, 6)?, 16).ok()?,
+            jump_false: u8::from_str_radix(digits(6, 8)?, 16).ok()?,
+            k: u32::from_str_radix(digits(8, 16)?, 16).ok()?,
+        })
+    }
 }
 
 /// The parts of the overlay that becomes a container's root. All paths are absolute.
@@ -62,5 +118,22 @@ impl Folder {
     #[must_use]
     pub const fn new_folder(&self) -> NewFolder {
         NewFolder { mode: self.mode, uid: self.uid, gid: self.gid }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_reads_back_as_it_was() {
+        let step = |code, k| Filter { code, jump_true: 1, jump_false: 255, k };
+        let program = [step(0x20, 4), step(0x15, u32::MAX), step(6, 0x7fff_0000)];
+        let written = FilterProgram::new(&program, 4);
+        assert_eq!(written.program().as_deref(), Ok(program.as_slice()));
+        for bad in ["", "00", "00060000000000zz", "+0060000000000000000", "00060000000000\u{e9}"] {
+            let bad = FilterProgram { flags: 0, steps: bad.to_owned() };
+            assert_eq!(bad.program(), Err(BadFilter), "{bad:?}");
+        }
     }
 }

@@ -340,3 +340,45 @@ fn open_copy(dir: &Path) -> Store {
     }
     open(copy.path()).store
 }
+
+#[test]
+fn a_full_disk_keeps_facts_in_memory_and_the_store_mends_itself() {
+    if !crate::sys::testing::is_root() {
+        return;
+    }
+    crate::sys::testing::on_small_disk(16 << 20, |dir| {
+        let path = dir.join("store");
+        filled(&path);
+        let opened = open(&path);
+        let filler = dir.join("filler");
+        let mut file = std::fs::File::create(&filler).unwrap();
+        let _until_full = io::copy(&mut io::repeat(1), &mut file);
+        drop(file);
+        for round in 0..3_u8 {
+            for pod in 0..60 {
+                opened.store.put_pod(&uid(&format!("new{pod}")), vec![round; 20_000]).unwrap();
+            }
+            assert_eq!(opened.store.commit().unwrap_err().source.kind(), io::ErrorKind::StorageFull);
+            assert!(opened.store.degraded().is_some() && opened.store.is_dirty());
+            assert_eq!(opened.store.pods().len(), 63);
+        }
+        // A restart in this state: what was promised is there, whatever sled makes of it.
+        drop(opened);
+        let opened = open(&path);
+        for pod in ["a", "b", "c"] {
+            assert!(opened.store.pod(&uid(pod)).is_some());
+        }
+        for pod in 0..60 {
+            opened.store.put_pod(&uid(&format!("new{pod}")), vec![9; 20_000]).unwrap();
+        }
+        assert!(opened.store.commit().is_err());
+        std::fs::remove_file(&filler).unwrap();
+        opened.store.commit().unwrap();
+        assert_eq!(opened.store.degraded(), None);
+        assert!(!opened.store.is_dirty());
+        drop(opened);
+        let again = open(&path);
+        assert_eq!(again.store.pods().len(), 63);
+        assert!(again.complete && again.problems.is_empty(), "{:?}", again.problems);
+    });
+}

@@ -7,10 +7,15 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Which side of [`clone_sibling`] the caller is on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Side {
-    /// The caller; the new process has this id in the caller's pid namespace.
-    Caller(u32),
+    /// The caller.
+    Caller {
+        /// The new process's id in the caller's pid namespace.
+        pid: u32,
+        /// A descriptor of it, readable when it has ended.
+        process: OwnedFd,
+    },
     /// The new process.
     New,
 }
@@ -42,16 +47,28 @@ struct CloneArgs {
 /// The calling process must have one thread, as after fork(2) only that one exists in the new process.
 pub unsafe fn clone_sibling(cgroup: impl AsFd) -> io::Result<Side> {
     const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+    const CLONE_PIDFD: u64 = 0x1000;
     let cgroup = u64::try_from(cgroup.as_fd().as_raw_fd()).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
     let parent_flag = u64::try_from(libc::CLONE_PARENT).unwrap_or_default();
+    let mut process: RawFd = -1;
     // With CLONE_PARENT the exit signal must be 0: it is the caller's own that is used.
-    let mut args = CloneArgs { flags: parent_flag | CLONE_INTO_CGROUP, cgroup, ..CloneArgs::default() };
+    let mut args = CloneArgs {
+        flags: parent_flag | CLONE_INTO_CGROUP | CLONE_PIDFD,
+        pidfd: &raw mut process as u64,
+        cgroup,
+        ..CloneArgs::default()
+    };
     // SAFETY: `args` is a struct clone_args of the size given. No stack is given, so the new process runs on a copy of
     // this one as after fork; the caller promises that there is no other thread.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<CloneArgs>()) };
     match pid {
         0 => Ok(Side::New),
-        pid if pid > 0 => u32::try_from(pid).map(Side::Caller).map_err(|_| io::Error::from_raw_os_error(libc::ERANGE)),
+        pid if pid > 0 => {
+            // SAFETY: the kernel has just made this descriptor (close-on-exec) and nobody else knows it.
+            let process = unsafe { OwnedFd::from_raw_fd(process) };
+            let pid = u32::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ERANGE))?;
+            Ok(Side::Caller { pid, process })
+        }
         _ => Err(io::Error::last_os_error()),
     }
 }

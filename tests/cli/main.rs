@@ -73,9 +73,23 @@ fn following_a_fake_pod_stops_when_nobody_reads() {
     out.read_exact(&mut text).unwrap();
     assert_eq!(&text, b"one\ntwo\n");
     drop(out);
+    // A program that another test is just starting may hold the pipe for a moment: one line need not be enough.
     let mut log = File::options().append(true).open(node.folder.path().join("0.log")).unwrap();
-    log.write_all(b"2026-01-01T00:00:02Z stdout F three\n").unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let ended = eventually(|| {
+        log.write_all(b"2026-01-01T00:00:02Z stdout F three\n").unwrap();
+        child.try_wait().unwrap()
+    });
+    assert_eq!(ended.code(), Some(0));
+}
+
+/// Looks again and again until there is something. The test runner's patience is the only limit.
+fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
 }
 
 #[test]
@@ -141,9 +155,7 @@ fn a_terminal_on_a_fake_pod_is_raw_for_a_while_and_knows_its_size() {
     size(120, 50);
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::WINCH).unwrap();
-    while !node.seen.lock().unwrap().contains(&"resize 120x50".to_owned()) {
-        std::thread::yield_now();
-    }
+    eventually(|| node.has_seen("resize 120x50").then_some(()));
     terminal.write_all(b"hello\r").unwrap();
     shown(&mut terminal, "got hello\r\n");
     assert_eq!(child.wait().unwrap().code(), Some(5));
@@ -157,9 +169,7 @@ fn a_terminal_on_a_fake_pod_is_raw_for_a_while_and_knows_its_size() {
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(143));
     assert!(!is_raw());
-    while !node.seen.lock().unwrap().contains(&"kill".to_owned()) {
-        std::thread::yield_now();
-    }
+    eventually(|| node.has_seen("kill").then_some(()));
 }
 
 #[test]

@@ -69,6 +69,11 @@ impl FakeNode {
         self.folder.path().join("armlet.sock")
     }
 
+    /// Whether the agent was asked for this.
+    pub(crate) fn has_seen(&self, what: &str) -> bool {
+        self.seen.lock().unwrap().iter().any(|seen| seen == what)
+    }
+
     /// The command line, ready to be run.
     pub(crate) fn armlet(&self, args: &[&str]) -> std::process::Command {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_armlet"));

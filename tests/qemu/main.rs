@@ -3,3 +3,4 @@
 mod bare;
 mod guests;
 mod supervisor;
+mod rooms;

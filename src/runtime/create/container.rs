@@ -9,15 +9,18 @@ use super::limits::{Group, Limits};
 use super::report::{Report, StatusReader};
 use super::streams;
 use crate::model::supervise::ChildReport;
-use crate::runtime::devices;
+use crate::runtime::devices::{self, Rule};
 use crate::runtime::request::{CreateRequest, REQUEST_FILE, ROOT_FOLDER, SPEC_FILE};
-use crate::sys::{confined, overlay, privileges, program};
+use crate::sys::program::{self, Side};
+use crate::sys::{confined, overlay, privileges};
 use libcontainer::container::Container;
 use libcontainer::container::builder::ContainerBuilder;
+use libcontainer::notify_socket::{NOTIFY_FILE, NotifySocket};
 use libcontainer::syscall::syscall::SyscallType;
-use oci_spec::runtime::{LinuxResources, Spec};
+use oci_spec::runtime::LinuxResources;
 use serde::de::DeserializeOwned;
 use std::io;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// Folder in a bundle for libcontainer's own files. Gone when the container runs: the supervisor keeps the state.
@@ -26,21 +29,21 @@ const WORK_FOLDER: &str = "work";
 /// Makes the container of `bundle` and starts its program, and says so.
 pub(super) fn create(bundle: &Path, report: &Report) -> Result<(), CreateError> {
     let request: CreateRequest = read_json(&bundle.join(REQUEST_FILE))?;
-    let spec: Spec = read_json(&bundle.join(SPEC_FILE))?;
+    let spec = &*request.spec;
+    let process = spec.process().as_ref().ok_or(CreateError::Missing("process"))?;
     let resources = spec.linux().as_ref().and_then(|linux| linux.resources().as_ref());
-    let launch = Launch::new(&spec)?;
+    let launch = Launch::new(process, request.filter.as_ref())?;
     let rules = resources.and_then(|resources| resources.devices().as_deref()).unwrap_or_default();
     let rules = devices::from_oci(rules).map_err(CreateError::Devices)?;
     let limits = Limits::new(resources);
 
     leave_nothing_inherited()?;
     let root = mount_root(bundle, &request)?;
-    let group = Group::open(&spec)?;
+    let group = Group::open(spec)?;
     group.write(&limits.before)?;
     let work = WorkFolder::make(bundle.join(WORK_FOLDER))?;
-    write_json(&work.0.join(SPEC_FILE), &derive::for_libcontainer(&spec, &root))?;
+    write_json(&work.0.join(SPEC_FILE), &derive::for_libcontainer(spec, &root, &work.stand_in()?))?;
 
-    let process = spec.process().as_ref().ok_or(CreateError::Missing("process"))?;
     let (uid, gid) = (process.user().uid(), process.user().gid());
     let console = if process.terminal() == Some(true) {
         Some(Console::open(&work.0, uid)?)
@@ -49,24 +52,19 @@ pub(super) fn create(bundle: &Path, report: &Report) -> Result<(), CreateError> 
         None
     };
     let status = StatusReader::new().map_err(CreateError::system("make a pipe"))?;
-    let executor = ProgramExecutor::new(launch, status.status());
     let oom_kills = group.oom_kills_above();
-    let container = match build(&request, &work.0, console.as_ref(), executor) {
-        Ok(container) => container,
-        // What the first process said itself is the better text.
-        Err(error) => {
-            return Err(match status.wait() {
-                Some(failure) => CreateError::Program(failure),
-                None if group.oom_kills_above() > oom_kills => out_of_memory(resources),
-                None => error,
-            });
+    let making = Making { request: &request, work: &work.0, console: console.as_ref(), status: &status };
+    let started = match making.in_group(&group, launch, &rules) {
+        Err(CreateError::Killed) if group.oom_kills_above() > oom_kills => Err(out_of_memory(resources)),
+        Err(error) => Err(error),
+        Ok(created) => {
+            report.send(&created);
+            group
+                .write(&limits.after)
+                .and_then(|()| console.map_or(Ok(()), Console::forward))
+                .and_then(|()| start(&work.0.join(request.id.as_str()), status))
         }
     };
-    let started = created(&container, report)
-        .and_then(|()| group.confine_devices(&rules))
-        .and_then(|()| group.write(&limits.after))
-        .and_then(|()| console.map_or(Ok(()), Console::forward))
-        .and_then(|()| start(container, status));
     match started {
         Ok(()) => report.send(&ChildReport::Started),
         Err(_) => group.kill(),
@@ -104,35 +102,65 @@ fn mount_root(bundle: &Path, request: &CreateRequest) -> Result<PathBuf, CreateE
     Ok(root)
 }
 
-fn build(
-    request: &CreateRequest,
-    work: &Path,
-    console: Option<&Console>,
-    executor: ProgramExecutor,
-) -> Result<Container, CreateError> {
-    let failed = |error| CreateError::Libcontainer(Box::new(error));
-    ContainerBuilder::new(request.id.as_str().to_owned(), SyscallType::default())
-        .with_root_path(work)
-        .map_err(failed)?
-        .with_console_socket(console.map(|console| console.path().to_owned()))
-        .with_executor(executor)
-        .as_init(work)
-        .with_systemd(false)
-        // The first process becomes the supervisor's child.
-        .as_sibling(true)
-        .build()
-        .map_err(failed)
+/// What is needed to make the container.
+struct Making<'a> {
+    request: &'a CreateRequest,
+    work: &'a Path,
+    console: Option<&'a Console>,
+    status: &'a StatusReader,
 }
 
-fn created(container: &Container, report: &Report) -> Result<(), CreateError> {
+impl Making<'_> {
+    /// Makes the container in a process that is born in the container's cgroup, so that the first process is too.
+    /// Gives its [`ChildReport::Created`]. Meanwhile the device rules are put on the group: they let nodes be made and
+    /// those be opened that set-up needs.
+    #[expect(unsafe_code, reason = "clone")]
+    fn in_group(&self, group: &Group, launch: Launch, rules: &[Rule]) -> Result<ChildReport, CreateError> {
+        let outcome = StatusReader::new().map_err(CreateError::system("make a pipe"))?;
+        // SAFETY: create children have one thread.
+        let side = unsafe { program::clone_sibling(group.folder()) }
+            .map_err(CreateError::system("start a process in the container's cgroup"))?;
+        let Side::Caller { process, .. } = side else {
+            let made = self.build(launch).and_then(|container| created(&container));
+            outcome.status().say(&made.unwrap_or_else(|error| error.report()));
+            program::exit_now(0);
+        };
+        group.confine_devices(rules)?;
+        // What the first process says itself is the better text, and comes before libcontainer has cleaned up.
+        let said = self.status.wait_or_end(&process).map_err(CreateError::system("wait for the container"))?;
+        let report = if said { self.status.said() } else { self.status.said().or_else(|| outcome.said()) };
+        match report {
+            Some(created @ ChildReport::Created { .. }) => Ok(created),
+            Some(failure) => Err(CreateError::Program(failure)),
+            None => Err(CreateError::Killed),
+        }
+    }
+
+    fn build(&self, launch: Launch) -> Result<Container, CreateError> {
+        let failed = |error| CreateError::Libcontainer(Box::new(error));
+        ContainerBuilder::new(self.request.id.as_str().to_owned(), SyscallType::default())
+            .with_root_path(self.work)
+            .map_err(failed)?
+            .with_console_socket(self.console.map(|console| console.path().to_owned()))
+            .with_executor(ProgramExecutor::new(launch, self.status.status()))
+            .as_init(self.work)
+            .with_systemd(false)
+            // The first process becomes the supervisor's child.
+            .as_sibling(true)
+            .build()
+            .map_err(failed)
+    }
+}
+
+fn created(container: &Container) -> Result<ChildReport, CreateError> {
     let pid = container.pid().and_then(|pid| u32::try_from(pid.as_raw()).ok());
-    report.send(&ChildReport::Created { pid: pid.ok_or(CreateError::Missing("first process"))? });
-    Ok(())
+    Ok(ChildReport::Created { pid: pid.ok_or(CreateError::Missing("first process"))? })
 }
 
 /// Lets the first process execute the program, and waits until it has.
-fn start(mut container: Container, status: StatusReader) -> Result<(), CreateError> {
-    container.start().map_err(|error| CreateError::Libcontainer(Box::new(error)))?;
+fn start(state: &Path, status: StatusReader) -> Result<(), CreateError> {
+    // All that `Container::start` would do beside this is keep libcontainer's own files up to date, which go now.
+    NotifySocket::new(state.join(NOTIFY_FILE)).notify_container_start().map_err(CreateError::Start)?;
     status.wait().map_or(Ok(()), |failure| Err(CreateError::Program(failure)))
 }
 
@@ -155,6 +183,15 @@ impl WorkFolder {
         }
         std::fs::create_dir(&path).map_err(CreateError::file("make", &path))?;
         Ok(Self(path))
+    }
+
+    /// A folder that looks like a cgroup to libcontainer ([`derive::for_libcontainer`]).
+    fn stand_in(&self) -> Result<PathBuf, CreateError> {
+        let folder = self.0.join("group");
+        std::fs::create_dir(&folder).map_err(CreateError::file("make", &folder))?;
+        let processes = folder.join("cgroup.procs");
+        symlink("/dev/null", &processes).map_err(CreateError::file("make", &processes))?;
+        Ok(folder)
     }
 }
 

@@ -3,8 +3,9 @@
 use super::launch::NotRunnable;
 use crate::model::supervise::ChildReport;
 use crate::runtime::devices::BadRule;
-use crate::runtime::seccomp::CompileError;
+use crate::runtime::request::BadFilter;
 use libcontainer::error::LibcontainerError;
+use libcontainer::notify_socket::NotifyListenerError;
 use std::io;
 use std::path::PathBuf;
 
@@ -29,9 +30,9 @@ pub(super) enum CreateError {
     /// A cgroup file.
     #[error("failed to write {value:?} to {} of cgroup {cgroup}", file)]
     Limit { cgroup: String, file: String, value: String, source: io::Error },
-    /// The seccomp profile.
-    #[error("seccomp profile cannot be enforced")]
-    Seccomp(#[source] CompileError),
+    /// The system call filter.
+    #[error("the program cannot be filtered")]
+    Filter(#[source] BadFilter),
     /// The device rules.
     #[error("device rules cannot be enforced")]
     Devices(#[source] BadRule),
@@ -41,6 +42,9 @@ pub(super) enum CreateError {
     /// libcontainer.
     #[error("failed to create container")]
     Libcontainer(#[source] Box<LibcontainerError>),
+    /// libcontainer's first process does not answer.
+    #[error("failed to start the container's first process")]
+    Start(#[source] NotifyListenerError),
     /// The first process was killed before its program ran, for want of memory.
     #[error("container's first process was OOM-killed during set-up: the memory limit of {limit} bytes is too low")]
     OutOfMemory { limit: i64 },
@@ -50,6 +54,9 @@ pub(super) enum CreateError {
     /// Said by the process itself.
     #[error(transparent)]
     NotRunnable(#[from] NotRunnable),
+    /// Something killed the process that was making the container.
+    #[error("the process that was making the container was killed")]
+    Killed,
     /// A bug.
     #[error("internal error")]
     Panicked,

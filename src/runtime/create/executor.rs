@@ -24,7 +24,7 @@ impl ProgramExecutor {
     }
 
     fn told(&self, failure: &NotRunnable) -> String {
-        self.status.failed(&failure.report());
+        self.status.say(&failure.report());
         failure.to_string()
     }
 }

@@ -3,11 +3,12 @@
 
 use super::error::CreateError;
 use crate::model::supervise::ChildReport;
-use crate::runtime::{capability, seccomp};
+use crate::runtime::capability;
+use crate::runtime::request::FilterProgram;
 use crate::sys::privileges::{self, Capabilities, FiveSets};
 use crate::sys::seccomp::{Filter, load};
 use crate::sys::{program, signals};
-use oci_spec::runtime::{Capabilities as OciCapabilities, LinuxSeccompFilterFlag, Process, Spec};
+use oci_spec::runtime::{Capabilities as OciCapabilities, Process};
 use rustix::fs::{Access, AtFlags, CWD, FileType};
 use std::ffi::{CStr, CString};
 use std::io;
@@ -26,27 +27,18 @@ pub(super) struct Launch {
 }
 
 impl Launch {
-    /// Reads it from a spec.
+    /// Reads it from a spec's process and the prepared filter.
     ///
     /// # Errors
-    /// When the spec asks for what cannot be enforced.
-    pub(super) fn new(spec: &Spec) -> Result<Self, CreateError> {
-        let process = spec.process().as_ref().ok_or(CreateError::Missing("process"))?;
+    /// When something cannot be understood: nothing is left out.
+    pub(super) fn new(process: &Process, filter: Option<&FilterProgram>) -> Result<Self, CreateError> {
         let args = process.args().as_deref().unwrap_or_default();
         if args.is_empty() {
             return Err(CreateError::Missing("process.args"));
         }
         let env = process.env().as_deref().unwrap_or_default();
-        let filter = match spec.linux().as_ref().and_then(|linux| linux.seccomp().as_ref()) {
-            Some(profile) => {
-                let flags = profile.flags().iter().flatten().map(|flag| match flag {
-                    LinuxSeccompFilterFlag::SeccompFilterFlagTsync => 1,
-                    LinuxSeccompFilterFlag::SeccompFilterFlagLog => 2,
-                    LinuxSeccompFilterFlag::SeccompFilterFlagSpecAllow => 4,
-                    LinuxSeccompFilterFlag::SeccompFilterFlagWaitKillableRecv => 32,
-                });
-                Some((seccomp::compile(profile).map_err(CreateError::Seccomp)?, flags.fold(0, |all, flag| all | flag)))
-            }
+        let filter = match filter {
+            Some(filter) => Some((filter.program().map_err(CreateError::Filter)?, filter.flags)),
             None => None,
         };
         Ok(Self {

@@ -6,7 +6,7 @@ use crate::sys::bpf;
 use oci_spec::runtime::{LinuxResources, Spec};
 use rustix::fs::{Mode, OFlags};
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// Where cgroup v2 is mounted.
@@ -119,6 +119,11 @@ impl Group {
         let program = bpf::load_device_program(&devices::compile(rules))
             .map_err(CreateError::system("load the device program"))?;
         bpf::attach_device_program(&self.folder, program).map_err(CreateError::system("attach the device program"))
+    }
+
+    /// The group's folder, to be born in.
+    pub(super) fn folder(&self) -> BorrowedFd<'_> {
+        self.folder.as_fd()
     }
 
     /// Kills whatever is in it.

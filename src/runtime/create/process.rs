@@ -10,10 +10,10 @@ use super::launch::{Launch, NotRunnable};
 use super::report::{Report, Status, StatusReader};
 use super::streams;
 use crate::model::supervise::{ChildReport, ExecOrder, child_fd};
-use crate::runtime::request::SPEC_FILE;
+use crate::runtime::request::{CreateRequest, REQUEST_FILE};
 use crate::sys::privileges;
 use crate::sys::program::{self, Side};
-use oci_spec::runtime::{PosixRlimit, PosixRlimitType, Process, Spec};
+use oci_spec::runtime::{PosixRlimit, PosixRlimitType, Process};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::{DumpableBehavior, Pid, PidfdFlags, Resource, Rlimit};
 use rustix::thread::ThreadNameSpaceType;
@@ -24,14 +24,14 @@ use std::path::Path;
 /// Runs the program that the order on [`child_fd::ORDER`] names, and says so.
 pub(super) fn exec(report: &Report) -> Result<(), CreateError> {
     let order = read_order()?;
-    let mut spec: Spec = read_json(&Path::new(&order.bundle).join(SPEC_FILE))?;
-    let process = spec.process_mut().as_mut().ok_or(CreateError::Missing("process"))?;
+    let mut request: CreateRequest = read_json(&Path::new(&order.bundle).join(REQUEST_FILE))?;
+    let process = request.spec.process_mut().as_mut().ok_or(CreateError::Missing("process"))?;
     process.set_args(Some(order.spec.command.clone()));
     if order.spec.tty {
         give_term(process);
     }
-    let launch = Launch::new(&spec)?;
-    let process = spec.process().as_ref().ok_or(CreateError::Missing("process"))?;
+    let process = &*process;
+    let launch = Launch::new(process, request.filter.as_ref())?;
     let console = if order.spec.tty { Some(console::supervisor()?) } else { None };
     let status = StatusReader::new().map_err(CreateError::system("make a pipe"))?;
 
@@ -45,7 +45,7 @@ pub(super) fn exec(report: &Report) -> Result<(), CreateError> {
     };
     match clone(&entered.cgroup)? {
         Side::New => become_program(&launch, process, &entered, terminal.as_ref(), status.status()),
-        Side::Caller(pid) => report.send(&ChildReport::Created { pid }),
+        Side::Caller { pid, .. } => report.send(&ChildReport::Created { pid }),
     }
     match status.wait() {
         Some(failure) => Err(CreateError::Program(failure)),
@@ -166,7 +166,7 @@ fn become_program(
         Ok(program) => launch.become_program(&program),
         Err(failure) => failure,
     };
-    status.failed(&failure.report());
+    status.say(&failure.report());
     program::exit_now(127)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::model::supervise::ChildReport;
 use crate::sys::program;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -32,9 +33,9 @@ impl Report {
 pub(super) struct Status(RawFd);
 
 impl Status {
-    /// Tells why the program was not executed.
+    /// Tells what became of it.
     #[expect(unsafe_code, reason = "the descriptor was inherited through clone as a plain number")]
-    pub(super) fn failed(self, report: &ChildReport) {
+    pub(super) fn say(self, report: &ChildReport) {
         if let Ok(text) = serde_json::to_vec(report) {
             // SAFETY: the number was a pipe's write end when this process was cloned, and nothing closes it before.
             let pipe = unsafe { std::os::fd::BorrowedFd::borrow_raw(self.0) };
@@ -58,6 +59,30 @@ impl StatusReader {
 
     pub(super) fn status(&self) -> Status {
         Status(self.write.as_raw_fd())
+    }
+
+    /// Waits until something was said (gives true), or the process behind `process` has ended.
+    pub(super) fn wait_or_end(&self, process: &OwnedFd) -> io::Result<bool> {
+        loop {
+            let mut fds = [PollFd::new(&self.read, PollFlags::IN), PollFd::new(process, PollFlags::IN)];
+            match rustix::event::poll(&mut fds, None) {
+                Ok(_) => return Ok(fds[0].revents().contains(PollFlags::IN)),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// What has been said so far, though others may still hold the other end.
+    pub(super) fn said(&self) -> Option<ChildReport> {
+        let mut fds = [PollFd::new(&self.read, PollFlags::IN)];
+        let ready = rustix::event::poll(&mut fds, Some(&Timespec::default())).ok()?;
+        if ready == 0 {
+            return None;
+        }
+        let mut text = vec![0; 64 * 1024];
+        let length = rustix::io::read(&self.read, &mut text).ok()?;
+        serde_json::from_slice(text.get(..length)?).ok()
     }
 
     /// Waits until the program was executed, or its process has gone; gives what it said before.

@@ -1,22 +1,19 @@
-//! From a container of a pod to the OCI spec and the [`CreateRequest`] of its next attempt. Pure, but for
-//! [`host_devices`], which reads one of the inputs.
+//! From a container of a pod to the OCI spec and the [`CreateRequest`] of its next attempt. Pure.
 
 mod environment;
 mod filesystem;
-mod host;
 mod identity;
 mod resources;
 #[cfg(test)]
 mod tests;
 
-pub use host::host_devices;
 pub(crate) use resources::kernel_page_size;
 
 use super::accounts::UnknownAccount;
 use super::capability::{self, UnknownCapability};
 use super::devices;
 use super::request::{CreateRequest, Folder, OverlayRoot, ROOT_FOLDER};
-use super::seccomp::default_profile;
+use super::seccomp::{CompileError, default_profile, default_program};
 use crate::model::ContainerId;
 use crate::model::action::ContainerLimits;
 use crate::model::pod::{Container, Pod, Seccomp};
@@ -153,6 +150,9 @@ pub enum SpecError {
     /// Not a capability.
     #[error(transparent)]
     Capability(#[from] UnknownCapability),
+    /// The system call filter cannot be made.
+    #[error("failed to make the system call filter")]
+    Seccomp(#[from] CompileError),
     /// The spec library refused a value.
     #[error("failed to build the OCI spec")]
     Oci(#[from] OciSpecError),
@@ -180,7 +180,7 @@ pub fn build(inputs: &Inputs<'_>) -> Result<(Spec, CreateRequest), SpecError> {
     let cwd = environment::working_dir(inputs);
     let process = process(inputs, &identity, capabilities, &cwd)?;
     let privileged = inputs.container.security.privileged;
-    let mut linux = LinuxBuilder::default()
+    let linux = LinuxBuilder::default()
         .namespaces(namespaces(inputs.sandbox)?)
         .cgroups_path(PathBuf::from(format!("/{}", inputs.cgroup)))
         .resources(resources::resources(inputs)?)
@@ -189,7 +189,10 @@ pub fn build(inputs: &Inputs<'_>) -> Result<(Spec, CreateRequest), SpecError> {
         .masked_paths(if privileged { Vec::new() } else { filesystem::masked() })
         .readonly_paths(if privileged { Vec::new() } else { filesystem::read_only() })
         .build()?;
-    linux.set_seccomp(wants_filter(inputs).then(|| default_profile(capabilities)));
+    let filter = match wants_filter(inputs) {
+        true => Some(default_program(capabilities)?),
+        false => None,
+    };
     let root = RootBuilder::default().path(ROOT_FOLDER).readonly(inputs.container.security.read_only_root).build()?;
     let mut spec = Spec::default();
     spec.set_version("1.2.0".to_owned());
@@ -199,8 +202,19 @@ pub fn build(inputs: &Inputs<'_>) -> Result<(Spec, CreateRequest), SpecError> {
     spec.set_hostname(None);
     spec.set_annotations(None);
     spec.set_linux(Some(linux));
-    let folders = filesystem::folder_for(&cwd, &binds).into_iter().collect();
-    Ok((spec, CreateRequest { id: inputs.id.clone(), root: inputs.root.clone(), folders }))
+    let request = CreateRequest {
+        id: inputs.id.clone(),
+        root: inputs.root.clone(),
+        folders: filesystem::folder_for(&cwd, &binds).into_iter().collect(),
+        spec: Box::new(spec.clone()),
+        filter,
+    };
+    if request.filter.is_some()
+        && let Some(linux) = spec.linux_mut()
+    {
+        linux.set_seccomp(Some(default_profile(capabilities)));
+    }
+    Ok((spec, request))
 }
 
 fn wants_filter(inputs: &Inputs<'_>) -> bool {

@@ -366,8 +366,13 @@ fn filter_and_no_new_privs() {
             world.container.security.seccomp = own.clone();
             world.seccomp_default = default;
         });
-        let filtered = world.spec().linux().as_ref().unwrap().seccomp().is_some();
-        assert_eq!(filtered, want, "{own:?} {default}");
+        let (spec, request) = world.build().unwrap();
+        let profile = spec.linux().as_ref().unwrap().seccomp().clone();
+        assert_eq!((profile.is_some(), request.filter.is_some()), (want, want), "{own:?} {default}");
+        assert_eq!(request.filter, profile.map(|profile| crate::runtime::seccomp::program(&profile).unwrap()));
+        let mut lean = spec.clone();
+        lean.linux_mut().as_mut().unwrap().set_seccomp(None);
+        assert_eq!(*request.spec, lean, "the children's spec is the same but for the profile");
     }
     assert_eq!(World::new().process().no_new_privileges(), None, "absent, not false");
     let strict = changed(|world| world.container.security.no_new_privs = true);

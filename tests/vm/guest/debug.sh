@@ -1,5 +1,8 @@
 #!/bin/busybox sh
 # First program of the debug guest: leaves the harness's shell waiting beside and becomes armlet, process 1 as ever.
+# A shell opens it for what it runs in the background; armlet mounts the real /dev over it.
+/bin/busybox mkdir -p /dev
+/bin/busybox mknod -m 666 /dev/null c 1 3
 (
     # On a file system of its own, which armlet neither empties nor moves when it leaves the initramfs. Its proc leads
     # into whatever root process 1 has by then.
