@@ -2,4 +2,5 @@
 
 mod bare;
 mod guests;
+mod supervisor;
 mod rooms;
