@@ -3,4 +3,5 @@
 
 mod bare;
 mod guests;
+mod supervisor;
 mod rooms;
