@@ -84,13 +84,10 @@ fn read_config(args: &Args) -> Option<Config> {
 
 /// Opens the database in a child: a damaged one can panic, or take all memory there is.
 fn check_store(dir: &Path, role: &str) -> io::Result<bool> {
-    let mut child = Command::new("/proc/self/exe")
-        .arg(role)
-        .arg(dir)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()?;
-    let deadline = crate::sys::clock::now().boot + crate::model::Millis(STORE_CHECK.as_millis().try_into().unwrap_or(0));
+    let mut child =
+        Command::new("/proc/self/exe").arg(role).arg(dir).stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+    let deadline =
+        crate::sys::clock::now().boot + crate::model::Millis(STORE_CHECK.as_millis().try_into().unwrap_or(0));
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status.success());
@@ -103,4 +100,3 @@ fn check_store(dir: &Path, role: &str) -> io::Result<bool> {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
-

@@ -2,8 +2,8 @@
 
 use super::input::Input;
 use crate::executor::Rooms;
-use crate::model::api::{Image, ImportProgress};
 use crate::images::Progress;
+use crate::model::api::{Image, ImportProgress};
 use crate::sys::clock;
 use crate::sys::log::chain;
 use std::ops::ControlFlow;
@@ -30,9 +30,15 @@ pub(super) async fn import(rooms: &Arc<Rooms>, path: PathBuf, progress: mpsc::Se
     let at = Arc::clone(rooms);
     let steps = progress.clone();
     let done = tokio::task::spawn_blocking(move || {
+        let mut last = String::new();
         let mut tell = |step: Progress| {
+            let text = text(step);
+            if text == last {
+                return ControlFlow::Continue(());
+            }
+            last.clone_from(&text);
             // A client that reads slowly misses steps, one that went away all of them: neither stops the import.
-            let _ = steps.try_send(ImportProgress::Step { text: text(step) });
+            let _ = steps.try_send(ImportProgress::Step { text });
             ControlFlow::Continue(())
         };
         at.images.import(&path, None, clock::now().wall, &mut tell)

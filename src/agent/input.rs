@@ -1,8 +1,8 @@
 //! Everything that can wake the loop.
 
 use super::manifests::ManifestEvent;
-use crate::model::{ContainerId, PodUid};
 use crate::model::action::{ActionKey, Outcome};
+use crate::model::{ContainerId, PodUid};
 use crate::runtime::client::Heard;
 use crate::server::Command;
 

@@ -63,10 +63,8 @@ impl Mirror {
         messages: &BTreeMap<ContainerId, Option<String>>,
     ) -> Vec<ContainerSeen> {
         let of_pod = self.containers.values().filter(|c| c.pod == *pod);
-        let seen = |c: &ContainerEntry| ContainerSeen {
-            entry: c.clone(),
-            message: messages.get(&c.id).cloned().flatten(),
-        };
+        let seen =
+            |c: &ContainerEntry| ContainerSeen { entry: c.clone(), message: messages.get(&c.id).cloned().flatten() };
         of_pod.map(seen).collect()
     }
 

@@ -4,7 +4,6 @@ use super::input::{Ended, Input};
 use super::looping::Looping;
 use super::slot::{Flight, Slot};
 use crate::executor;
-use crate::observe;
 use crate::model::action::{Action, ActionKey, Outcome};
 use crate::model::observed::{ContainerSeen, Observed, StopCause};
 use crate::model::pod::Pod;
@@ -12,6 +11,7 @@ use crate::model::supervise::ContainerState;
 use crate::model::time::Now;
 use crate::model::view::{Attempt, PodView};
 use crate::model::{ContainerId, PodUid};
+use crate::observe;
 use crate::plan::fold::Changes;
 use crate::plan::{self, Admission, Grants, NodeObserved, Plan, PodSummary};
 use crate::sys::clock;
@@ -216,6 +216,7 @@ impl Looping {
         self.slots.remove(uid);
         self.grants.remove(uid);
         self.journal.forget(uid);
+        executor::drop_volatile(&self.rooms, uid);
         self.publisher.gone(uid);
         self.node_dirty = true;
     }

@@ -1,10 +1,10 @@
 //! What the agent shows of the node: one picture, replaced as a whole when something changed.
 
 use crate::model::PodUid;
+use crate::model::WallTime;
 use crate::model::event::PodEvent;
 use crate::model::pod::Pod;
 use crate::model::view::{EventRecord, NodeView, PodView, RefusedManifest};
-use crate::model::WallTime;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::watch;

@@ -144,8 +144,7 @@ fn kernel_hostname(rooms: &Rooms, pod: &Pod) -> String {
 fn pod_files(rooms: &Rooms, pod: &Pod, ips: &[IpAddr]) -> Result<PodFilePaths, Failure> {
     let name = kernel_hostname(rooms, pod);
     let aliases = &pod.spec.host_aliases;
-    let domain =
-        hostname::pod_domain(pod.spec.subdomain.as_deref(), &pod.namespace, &rooms.config.cluster_domain);
+    let domain = hostname::pod_domain(pod.spec.subdomain.as_deref(), &pod.namespace, &rooms.config.cluster_domain);
     let hosts = if pod.spec.host_network {
         hosts::host_network_hosts_file(&node_hosts().map_err(config_error)?, aliases)
     } else {
@@ -187,11 +186,8 @@ fn managed(
     let dirs = rooms.dirs(&pod.uid);
     let message = dirs.termination_log(&container.name, &plan.id).map_err(config_error)?;
     termination::create(&message).map_err(config_error)?;
-    let bind = |source: PathBuf, destination: &str| Bind {
-        source,
-        destination: PathBuf::from(destination),
-        read_only: false,
-    };
+    let bind =
+        |source: PathBuf, destination: &str| Bind { source, destination: PathBuf::from(destination), read_only: false };
     Ok(vec![
         bind(files.hosts.clone(), "/etc/hosts"),
         bind(files.resolver.clone(), "/etc/resolv.conf"),

@@ -14,7 +14,7 @@ mod volatile;
 
 pub use image::images_of;
 pub use rooms::{Rooms, RoomsError};
-pub use volatile::{keep_volatile, read_volatile};
+pub use volatile::{drop_volatile, keep_volatile, read_volatile};
 
 use crate::model::PodUid;
 use crate::model::action::{Action, Outcome};

@@ -2,9 +2,9 @@
 
 use crate::config::Config;
 use crate::images::{Host, ImageStore};
-use crate::model::{ContainerId, PodUid};
 use crate::model::pod::Pod;
 use crate::model::supervise::LogLimits;
+use crate::model::{ContainerId, PodUid};
 use crate::network::Bridge;
 use crate::runtime::cgroup::Cgroups;
 use crate::runtime::client::Client;

@@ -24,6 +24,14 @@ pub fn keep_volatile(rooms: &Rooms, uid: &PodUid, facts: &Volatile) {
     }
 }
 
+/// Forgets the facts, and the pod's folder of this boot with them.
+pub fn drop_volatile(rooms: &Rooms, uid: &PodUid) {
+    let folder = rooms.dirs(uid).run().to_owned();
+    if let Err(error) = crate::sys::tree::remove_tree(&folder) {
+        tracing::warn!("{}", crate::sys::log::chain(&error));
+    }
+}
+
 /// What the agent before kept; nothing if there is no file or it cannot be read.
 pub fn read_volatile(rooms: &Rooms, uid: &PodUid) -> Volatile {
     let bytes = std::fs::read(file(rooms, uid)).unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Plain values that all rooms speak. No I/O, no clocks, no locks.
 
 pub mod action;
-pub mod event;
 pub mod api;
+pub mod event;
 pub mod ids;
 pub mod observed;
 pub mod pod;

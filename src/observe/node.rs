@@ -1,8 +1,7 @@
 //! The node's own figures.
 
 use crate::config::{Config, SwapBehavior, Threshold};
-use crate::model::observed::NodeFacts;
-use crate::plan::Capacity;
+use crate::model::observed::{Capacity, NodeFacts};
 use std::io;
 use std::net::IpAddr;
 
@@ -80,9 +79,8 @@ pub fn node_facts(config: &Config, host_ips: Vec<IpAddr>) -> Result<NodeFacts, N
 pub fn capacity(config: &Config) -> Result<Capacity, NodeError> {
     let (memory, _) = memory()?;
     let cores = std::thread::available_parallelism().map_or(1, |n| u64::try_from(n.get()).unwrap_or(1));
-    let reserved = |of: fn(&crate::config::Reserved) -> u64| {
-        of(&config.system_reserved).saturating_add(of(&config.kube_reserved))
-    };
+    let reserved =
+        |of: fn(&crate::config::Reserved) -> u64| of(&config.system_reserved).saturating_add(of(&config.kube_reserved));
     let threshold = match config.eviction_hard_memory {
         Threshold::Bytes(bytes) => bytes,
         Threshold::BasisPoints(points) => memory / 10_000 * u64::from(points),

@@ -3,3 +3,5 @@
 mod bare;
 mod create;
 mod guests;
+mod supervisor;
+mod rooms;

@@ -1,4 +1,4 @@
-//! Fake create and exec children: no root filesystem, no isolation; the "container" is a shell script of the bundle.
+//! Fake create and exec children (unless the bundle is a real one): no root filesystem, no isolation; the "container" is a shell script of the bundle.
 #![expect(unsafe_code, reason = "a sibling is made by clone with CLONE_PARENT, a terminal taken by ioctl")]
 
 use armlet::model::supervise::{ChildReport, ExecOrder, child_fd};
@@ -41,6 +41,9 @@ fn open_terminal() {
 /// `create <bundle>`: the bundle has a `mode`, a `cgroup` (its folder) and a `script`.
 pub(crate) fn create(args: &[OsString]) -> ExitCode {
     let bundle = PathBuf::from(&args[0]);
+    if bundle.join("config.json").exists() {
+        return armlet::runtime::create::run_create(&bundle);
+    }
     let read = |name: &str| fs::read_to_string(bundle.join(name)).unwrap_or_default();
     let pipe = fs::File::from(children::inherited(child_fd::REPORT).unwrap());
     let mode = read("mode");
@@ -87,9 +90,12 @@ fn first_process(cgroup: &Path, tty: bool, joined: OwnedFd, script: &str) -> Exi
 
 /// `exec`: runs the order's command in the order's cgroup.
 pub(crate) fn exec() -> ExitCode {
+    let order: ExecOrder =
+        serde_json::from_slice(&fs::read(format!("/proc/self/fd/{}", child_fd::ORDER)).unwrap()).unwrap();
+    if Path::new(&order.bundle).join("config.json").exists() {
+        return armlet::runtime::create::run_exec();
+    }
     let pipe = fs::File::from(children::inherited(child_fd::REPORT).unwrap());
-    let order = fs::File::from(children::inherited(child_fd::ORDER).unwrap());
-    let order: ExecOrder = serde_json::from_reader(order).unwrap();
     let pid = fork_sibling();
     if pid == 0 {
         let group = PathBuf::from(fs::read_to_string(format!("{}/cgroup-root", order.bundle)).unwrap());

@@ -6,6 +6,7 @@
 mod cases;
 mod fake;
 mod harness;
+mod joint;
 
 use armlet::model::supervise::role;
 use std::ffi::OsString;
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
         Some(role::LOGGER) => armlet::supervisor::logger::run(),
         Some(role::CREATE) => fake::create(rest),
         Some(role::EXEC) => fake::exec(),
+        Some("@joint") => joint::run(),
         Some("--list") => ExitCode::SUCCESS,
         other => cases::run(other.filter(|a| !a.starts_with('-'))),
     }

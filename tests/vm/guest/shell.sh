@@ -6,7 +6,7 @@ work=/run/debug
 $work/busybox mkdir -p $work/bin /run/payload
 $work/busybox --install -s $work/bin
 # Where armlet is process 1 its binary may have no name in the file system any more.
-ln -sf /proc/1/exe $work/bin/armlet
+[ -x /sbin/armlet ] || ln -sf /proc/1/exe $work/bin/armlet
 export PATH=$work/bin:/bin:/sbin:/usr/bin:/usr/sbin HOME=/root
 
 for disk in /sys/block/vd*; do
