@@ -1,8 +1,7 @@
 //! The node's own figures.
 
 use crate::config::{Config, SwapBehavior, Threshold};
-use crate::model::observed::NodeFacts;
-use crate::plan::Capacity;
+use crate::model::observed::{Capacity, NodeFacts};
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
@@ -122,7 +121,7 @@ fn hugepages() -> std::collections::BTreeMap<String, u64> {
     sizes.flatten().filter_map(|size| hugepage(&size.path())).collect()
 }
 
-fn hugepage(folder: &std::path::Path) -> Option<(String, u64)> {
+fn hugepage(folder: &Path) -> Option<(String, u64)> {
     let kib: u64 = folder.file_name()?.to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
     let pages: u64 = std::fs::read_to_string(folder.join("nr_hugepages")).ok()?.trim().parse().ok()?;
     let name = match kib {
