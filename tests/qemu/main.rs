@@ -2,4 +2,6 @@
 
 mod bare;
 mod guests;
+mod node;
+mod pods;
 mod rooms;
