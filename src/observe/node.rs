@@ -1,8 +1,7 @@
 //! The node's own figures.
 
 use crate::config::{Config, SwapBehavior, Threshold};
-use crate::model::observed::NodeFacts;
-use crate::plan::Capacity;
+use crate::model::observed::{Capacity, NodeFacts};
 use std::io;
 use std::net::IpAddr;
 

@@ -1,7 +1,10 @@
 //! armlet on a real aarch64 kernel with cgroup v2. `make test` runs these; tests of one kind share one boot.
+#![expect(clippy::unwrap_used, reason = "a guest that cannot be made fails the test")]
 
 mod bare;
+mod create;
 mod guests;
 mod node;
 mod pods;
 mod rooms;
+mod supervisor;

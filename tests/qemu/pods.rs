@@ -66,10 +66,7 @@ containers:
     assert_eq!(ended(&gated, "first"), ("Completed", 0));
     assert_eq!(waiting(&gated, "zeta"), ("PodInitializing", ""));
     assert_eq!(condition(&gated, "Initialized")["reason"], "ContainersNotInitialized");
-    assert_eq!(
-        condition(&gated, "Initialized")["message"],
-        "containers with incomplete status: [early second late]"
-    );
+    assert_eq!(condition(&gated, "Initialized")["message"], "containers with incomplete status: [early second late]");
     assert_eq!(journal(), "first\nearly\n");
 
     node().ok("touch /tmp/order/go");
@@ -82,7 +79,8 @@ containers:
 
     let killed = container(&ready, "late")["containerID"].clone();
     pod.kill("late", "kill 1");
-    let again = pod.until("restarted in place", |pod| restarts(pod, "late") == 1 && container(pod, "late")["ready"] == true);
+    let again =
+        pod.until("restarted in place", |pod| restarts(pod, "late") == 1 && container(pod, "late")["ready"] == true);
     assert_eq!(ended_before(&again, "late"), ("Error", 3));
     assert_ne!(container(&again, "late")["containerID"], killed);
     for name in ["early", "zeta", "alpha"] {
@@ -258,8 +256,14 @@ containers:
 "#,
     );
     let started = pod.until("probed", |pod| container(pod, "exec")["state"]["running"].is_object());
-    assert_eq!((&container(&started, "web")["started"], &container(&started, "web")["ready"]), (&false.into(), &false.into()));
-    assert_eq!((&container(&started, "exec")["started"], &container(&started, "exec")["ready"]), (&true.into(), &false.into()));
+    assert_eq!(
+        (&container(&started, "web")["started"], &container(&started, "web")["ready"]),
+        (&false.into(), &false.into())
+    );
+    assert_eq!(
+        (&container(&started, "exec")["started"], &container(&started, "exec")["ready"]),
+        (&true.into(), &false.into())
+    );
     assert_eq!(started["status"]["phase"], "Running");
     assert_eq!(condition(&started, "Ready")["message"], "containers with unready status: [web exec]");
 
@@ -403,7 +407,11 @@ containers:
         waiting(&pod_seen, "named").1
     );
     let events = pod.events();
-    for text in ["Failed Error: ErrImagePull", "Failed Error: ErrImageNeverPull", "BackOff Back-off pulling image \"localhost/absent:2\""] {
+    for text in [
+        "Failed Error: ErrImagePull",
+        "Failed Error: ErrImageNeverPull",
+        "BackOff Back-off pulling image \"localhost/absent:2\"",
+    ] {
         assert!(events.iter().any(|event| event == text), "{text:?} in {events:#?}");
     }
 }
