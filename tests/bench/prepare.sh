@@ -9,7 +9,8 @@
 here=$ROOT/tests/bench
 bench=$TARGET/bench
 payload=$bench/payload
-peers="crun podman conmon netavark golang-github-containers-common golang-github-containers-image"
+# The last two are what only installing other packages needs, but podman links to.
+peers="crun podman conmon netavark golang-github-containers-common golang-github-containers-image libsemanage2 libpam0g"
 
 # pack DIR OUT: an uncompressed newc archive, as tests/vm/prepare.sh makes them.
 pack() { (cd "$1" && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet -o -H newc -R 0:0 --reproducible) >"$2.part" && mv "$2.part" "$2"; }
