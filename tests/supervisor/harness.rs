@@ -125,6 +125,25 @@ impl Node {
         self.cgroup.join(&spec.cgroup)
     }
 
+    /// Waits until a container's group is empty and removes it.
+    #[track_caller]
+    pub(crate) fn remove_group(&self, spec: &StartSpec) {
+        let group = self.group(spec);
+        let end = millis() + PATIENCE_MS;
+        while let Err(e) = fs::remove_dir(&group) {
+            // The create child may have cleaned up itself.
+            if e.kind() == std::io::ErrorKind::NotFound {
+                return;
+            }
+            let left = Command::new("sh")
+                .args(["-c", "ls -d $0/*/; cat $0/cgroup.procs $0/cgroup.events"])
+                .arg(&group)
+                .output();
+            assert!(millis() < end, "{} stays: {e}, {left:?}", group.display());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+
     /// Log lines without their time stamps.
     pub(crate) fn log(&self, spec: &StartSpec) -> Vec<String> {
         let text = fs::read(&spec.log_path).unwrap_or_default();

@@ -76,7 +76,7 @@ fn container(node: &mut Node, sandbox: &SandboxEntry, command: &[&str], memory: 
     container.command = command.iter().map(ToString::to_string).collect();
     container.tty = tty;
     container.security.seccomp = Some(Seccomp::RuntimeDefault);
-    let own = Path::new(BASE).join(spec.id.as_str());
+    let own = Path::new(BASE).join(node.supervisor.id().to_string()).join(spec.id.as_str());
     let root =
         OverlayRoot { lower: vec![Path::new(BASE).join("root")], upper: own.join("upper"), work: own.join("work") };
     let limits = ContainerLimits {
@@ -106,6 +106,11 @@ fn container(node: &mut Node, sandbox: &SandboxEntry, command: &[&str], memory: 
         seccomp_default: true,
     })
     .unwrap();
+    let group = node.group(&spec);
+    let above: Vec<_> = group.ancestors().skip(1).take(2).collect();
+    for folder in above.into_iter().rev() {
+        fs::write(folder.join("cgroup.subtree_control"), "+memory +cpu +pids").unwrap();
+    }
     let bundle = PathBuf::from(&spec.bundle);
     fs::write(bundle.join(SPEC_FILE), serde_json::to_vec(&oci).unwrap()).unwrap();
     fs::write(bundle.join(REQUEST_FILE), serde_json::to_vec(&request).unwrap()).unwrap();
@@ -123,7 +128,7 @@ fn run_to_end(node: &mut Node, agent: &mut Agent, spec: &StartSpec) -> Container
     let state = agent.run(spec);
     assert!(matches!(state, ContainerState::Running { .. }), "{state:?}");
     let end = agent.over(spec);
-    until("the container's group can be removed", || fs::remove_dir(node.group(spec)).ok());
+    node.remove_group(spec);
     end
 }
 
@@ -161,7 +166,7 @@ fn what_cannot_start_says_why() {
     let spec = container(&mut node, &sandbox, &["/no/such"], None, false);
     let ContainerState::StartFailed { message, code, .. } = agent.run(&spec) else { panic!() };
     assert!(message.contains("no such file") && code != 0, "{code} {message}");
-    until("the group can be removed", || fs::remove_dir(node.group(&spec)).ok());
+    node.remove_group(&spec);
     let broken = container(&mut node, &sandbox, &["/bin/sh"], None, false);
     fs::write(Path::new(&broken.bundle).join(SPEC_FILE), "{").unwrap();
     assert!(matches!(agent.run(&broken), ContainerState::StartFailed { .. }));
@@ -172,9 +177,10 @@ fn the_oom_killer_is_seen() {
     let sandbox = agent.sandbox("p");
     let hungry = ["/bin/sh", "-c", "tail -c 100000000 /dev/zero; echo survived"];
     let spec = container(&mut node, &sandbox, &hungry, Some(16 << 20), false);
-    let ContainerState::Running { .. } = agent.run(&spec) else { panic!() };
-    let ContainerState::Exited(exit) = agent.over(&spec) else { panic!() };
-    assert_eq!((exit.code, exit.oom_killed), (137, true));
+    match run_to_end(&mut node, &mut agent, &spec) {
+        ContainerState::Exited(exit) => assert_eq!((exit.code, exit.oom_killed), (137, true)),
+        other => panic!("{other:?}"),
+    }
 }
 
 fn exec(id: &ContainerId, script: &str) -> ExecSpec {
@@ -215,7 +221,7 @@ fn programs_run_in_a_container() {
     assert!(matches!(agent.exec_over(session), ExecExit::Failed { code: 126..=128, .. }));
     agent.ask(Ask::Kill { id: spec.id.clone() });
     agent.over(&spec);
-    until("the group can be removed", || fs::remove_dir(node.group(&spec)).ok());
+    node.remove_group(&spec);
 }
 
 fn terminals() {
