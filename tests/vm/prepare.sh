@@ -2,6 +2,7 @@
 # prepare.sh KIND: makes the guest's kernel, modules and initramfs below target/vm/ and prints the path of the initramfs.
 #   bare  busybox as process 1: a place to run any static aarch64 program
 #   node  armlet as process 1 and nothing else inside; ARMLET_BINARY names the binary
+#         (EXTRA names a folder whose files come along, for instance etc/armlet/manifests)
 #   debug the node, with the busybox shell of the test harness beside armlet (boot it with rdinit=/debug)
 . "$(dirname "$0")/../../cross/lib.sh"
 kind=${1:?bare, node or debug}
@@ -90,16 +91,18 @@ case $kind in
         ;;
     node | debug)
         cp "${ARMLET_BINARY:?the path of the binary}" "$tree/init"
+        [ -z "${EXTRA:-}" ] || cp -r "$EXTRA/." "$tree/"
         if [ "$kind" = debug ]; then
             mkdir -p "$tree/bin"
             cp "$(busybox)" "$tree/bin/busybox"
             cp "$here/guest/debug.sh" "$tree/debug"
             cp "$here/guest/shell.sh" "$tree/shell"
+            cp "$here/guest/empty.sh" "$tree/empty"
         fi
         ;;
     *) die "no such kind of guest: $kind" ;;
 esac
-find "$tree" -type f ! -path '*/modules/*' -exec chmod 755 {} +
+find "$tree" -maxdepth 2 -type f -exec chmod 755 {} +
 pack "$tree" "$vm/$kind.cpio"
 rm -rf "$tree"
 echo "$vm/$kind.cpio"
