@@ -57,6 +57,10 @@ campaign: setup vm-binary ## the long tests in full: CAMPAIGN_SECONDS of them
 	    cargo test --workspace --locked
 	@ARMLET_BINARY=$$(cat target/vm-binary) ARMLET_CAMPAIGN_SECONDS=$(CAMPAIGN_SECONDS) cargo test --locked --test qemu
 
+.PHONY: bench
+bench: setup ## figures beside those of crun and podman, on a machine that does nothing else
+	@ARMLET_BINARY=$$(cross/build.sh release) cargo run --quiet --locked -p armlet-vm --bin bench
+
 .PHONY: clean
 clean: ## remove all that was built and downloaded
 	@rm -rf target

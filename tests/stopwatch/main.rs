@@ -3,6 +3,7 @@
 //!
 //! `now` prints the time, nanoseconds since boot.
 //! `mark FILE` writes it into FILE: the first thing that a measured container does.
+//! `stay FILE` does the same and stays.
 //! `drop FROM TO FILE` renames a manifest into its folder and prints the microseconds until FILE was marked.
 //! `run FILE PROGRAM...` runs a program and prints the microseconds from its spawn until FILE was marked.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "its answer goes to the script that runs it")]
@@ -21,6 +22,11 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["mark", file] => mark(Path::new(file)),
+        ["stay", file] => mark(Path::new(file)).map(|()| {
+            loop {
+                std::thread::park();
+            }
+        }),
         ["drop", from, to, file] => measure(Path::new(file), || std::fs::rename(from, to)),
         ["run", file, program, ref rest @ ..] => measure(Path::new(file), || run(program, rest)),
         _ => Err(Error::from(ErrorKind::InvalidInput)),

@@ -42,6 +42,18 @@ impl Initramfs {
     /// # Errors
     /// When the script fails: no network, no space, a digest that is not the pinned one.
     pub fn build(kind: Kind, binary: Option<&Path>) -> Result<Self, Error> {
+        Self::pack(kind, binary, None)
+    }
+
+    /// The same, with the files of a folder at their places in it: a manifest, a configuration.
+    ///
+    /// # Errors
+    /// As [`Initramfs::build`].
+    pub fn build_with(kind: Kind, binary: Option<&Path>, extra: &Path) -> Result<Self, Error> {
+        Self::pack(kind, binary, Some(extra))
+    }
+
+    fn pack(kind: Kind, binary: Option<&Path>, extra: Option<&Path>) -> Result<Self, Error> {
         let name = match kind {
             Kind::Bare => "bare",
             Kind::Debug => "debug",
@@ -51,6 +63,9 @@ impl Initramfs {
         command.arg(name);
         if let Some(binary) = binary {
             command.env("ARMLET_BINARY", binary);
+        }
+        if let Some(extra) = extra {
+            command.env("EXTRA", extra);
         }
         Ok(Self { path: stdout_path(command)?, kind })
     }
