@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a guest that cannot be made fails the test")]
 
 mod bare;
+mod create;
 mod guests;
 mod supervisor;
 mod rooms;
