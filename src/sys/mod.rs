@@ -13,6 +13,7 @@ pub mod inotify;
 pub mod layers;
 pub mod log;
 pub mod machine;
+pub mod memory;
 pub mod mounts;
 pub mod namespaces;
 pub mod netlink;
