@@ -87,7 +87,8 @@ ensure_libseccomp() {
     echo "$want" >"$out/built-from"
 }
 
-install_packages ca-certificates gcc libc6-dev make pkg-config python3 python3-venv gperf xz-utils file binutils libseccomp-dev debian-archive-keyring
+# skopeo and zstd are what tests compare our own reading and writing of images with.
+install_packages ca-certificates gcc libc6-dev make pkg-config python3 python3-venv gperf xz-utils file binutils libseccomp-dev debian-archive-keyring skopeo zstd
 ensure_rust
 ensure_zig
 ensure_libseccomp

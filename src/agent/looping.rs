@@ -11,11 +11,11 @@ use super::publish::Publisher;
 use super::slot::Slot;
 use crate::executor::Rooms;
 use crate::model::action::{Action, Outcome};
-use crate::model::observed::NodeFacts;
+use crate::model::observed::{Capacity, NodeFacts};
 use crate::model::supervise::{ContainerEntry, ContainerState, Notice, SandboxEntry};
 use crate::model::{BootTime, ContainerId, PodUid};
 use crate::observe;
-use crate::plan::{self, Capacity, Grants};
+use crate::plan::{self, Grants};
 use crate::runtime::client::Heard;
 use crate::sys::clock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -176,7 +176,7 @@ impl Looping {
         let Some(slot) = self.slots.get_mut(&ended.uid) else { return };
         let Some(action) = slot.land(&ended.key) else { return };
         match &ended.outcome {
-            Outcome::Sandbox { sandbox } => self.mirror.sandbox(sandbox.clone()),
+            Outcome::Sandbox { sandbox, .. } => self.mirror.sandbox(sandbox.clone()),
             Outcome::Container { entry } => self.see_container(entry.clone()),
             Outcome::Done => match &action {
                 Action::DestroySandbox { .. } => self.mirror.drop_sandbox(&ended.uid),

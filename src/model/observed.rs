@@ -383,3 +383,21 @@ mod shared_pod {
         Ok(Option::<Pod>::deserialize(from)?.map(Arc::new))
     }
 }
+
+/// What the node has to give.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Capacity {
+    /// Allocatable cores in thousandths.
+    pub cpu_milli: u64,
+    /// Allocatable memory in bytes.
+    pub memory: u64,
+    /// Allocatable disk in bytes; absent: not counted.
+    pub ephemeral_storage: Option<u64>,
+    /// Allocatable huge pages in bytes by page size (`2Mi`).
+    pub hugepages: BTreeMap<String, u64>,
+    /// `maxPods`.
+    pub pods: u32,
+    /// The built-in network's pod range: network address and prefix length.
+    pub pod_cidr: Option<(Ipv4Addr, u8)>,
+}

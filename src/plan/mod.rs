@@ -24,6 +24,6 @@ mod view;
 #[cfg(test)]
 mod world;
 
-pub use node::{Admission, Capacity, Grants, NodeObserved, NodePlan, PodSummary, node};
+pub use node::{Admission, Grants, NodeObserved, NodePlan, PodSummary, node};
 pub use pod::{Plan, hostname, pod};
 pub use start::{log_path, pod_log_dir};

@@ -2,6 +2,7 @@
 
 use super::resources::{Amounts, group_weight, pod_requests, qos};
 use crate::model::PodUid;
+use crate::model::observed::Capacity;
 use crate::model::pod::{Pod, Protocol};
 use crate::model::status::QosClass;
 use serde::{Deserialize, Serialize};
@@ -37,24 +38,6 @@ pub enum Admission {
         /// For people, without `Pod was rejected: `.
         message: String,
     },
-}
-
-/// What the node has to give.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Capacity {
-    /// Allocatable cores in thousandths.
-    pub cpu_milli: u64,
-    /// Allocatable memory in bytes.
-    pub memory: u64,
-    /// Allocatable disk in bytes; absent: not counted.
-    pub ephemeral_storage: Option<u64>,
-    /// Allocatable huge pages in bytes by page size (`2Mi`).
-    pub hugepages: BTreeMap<String, u64>,
-    /// `maxPods`.
-    pub pods: u32,
-    /// The built-in network's pod range: network address and prefix length.
-    pub pod_cidr: Option<(Ipv4Addr, u8)>,
 }
 
 /// What the node plan needs to know about one pod.

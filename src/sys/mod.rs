@@ -30,4 +30,3 @@ pub mod sysctl;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod tree;
-pub mod watch;

@@ -58,8 +58,8 @@ fn demo() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn show(guest: &Guest) -> Result<(), Box<dyn std::error::Error>> {
+    wait(guest, "armlet images -o json | grep -q localhost/redis", Duration::from_secs(60))?;
     shown(guest, "armlet version")?;
-    guest.run("until armlet images -o json | grep -q redis; do usleep 200000; done", Duration::from_secs(60))?;
     shown(guest, "armlet images")?;
 
     step(&format!("dropping {MANIFEST} into /etc/armlet/manifests"));
@@ -74,7 +74,7 @@ fn show(guest: &Guest) -> Result<(), Box<dyn std::error::Error>> {
     }
 
     step("the pod");
-    guest.run("until armlet ps -o json | grep -q '\"Ready\"'; do usleep 200000; done", Duration::from_secs(20))?;
+    wait(guest, "armlet ps | grep -q Running", Duration::from_secs(20))?;
     shown(guest, "armlet ps")?;
     shown(guest, "armlet logs redis -c configure")?;
     shown(guest, "armlet logs redis -c heartbeat --tail 3 --timestamps")?;
@@ -107,6 +107,12 @@ fn preload(directory: &Path) -> Result<PathBuf, Box<dyn std::error::Error>> {
 
 fn step(title: &str) {
     println!("\n\x1b[1m{title}\x1b[0m");
+}
+
+/// Waits in the guest until a command succeeds.
+fn wait(guest: &Guest, condition: &str, limit: Duration) -> Result<(), Box<dyn std::error::Error>> {
+    let script = format!("until {condition}; do usleep 200000; done 2>/dev/null");
+    if guest.run(&script, limit)?.success() { Ok(()) } else { Err(format!("not within {limit:?}: {condition}").into()) }
 }
 
 /// Shows a command and what it printed; an error when it fails.

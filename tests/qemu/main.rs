@@ -1,6 +1,15 @@
 //! armlet on a real aarch64 kernel with cgroup v2. `make test` runs these; tests of one kind share one boot.
+#![expect(clippy::unwrap_used, reason = "a guest that cannot be made fails the test")]
 
+mod archives;
 mod bare;
+mod cli;
+mod create;
 mod guests;
-mod supervisor;
+mod images;
+mod logs;
+mod manifests;
+mod network;
+mod node;
 mod rooms;
+mod supervisor;

@@ -7,13 +7,13 @@
     # On a file system of its own, which armlet neither empties nor moves when it leaves the initramfs. Its proc leads
     # into whatever root process 1 has by then.
     /bin/busybox mkdir /.debug
-    /bin/busybox mount -t tmpfs debug /.debug
+    /bin/busybox mount -t tmpfs none /.debug
     /bin/busybox mkdir /.debug/proc
     /bin/busybox mount -t proc proc /.debug/proc
     /bin/busybox cp /bin/busybox /shell /.debug/
     busybox=/.debug/busybox root=/.debug/proc/1/root
-    # armlet has come far enough when it has made /run a file system in the root where it stays, and the ports are there.
-    until $busybox grep -q '^[^ ]* /run ' /.debug/proc/1/mounts && [ -e $root/dev/vport0p1 ] && [ -d $root/sys/class ]; do
+    # armlet has come far enough when /run is a file system of the root where it stays, and the ports are there.
+    until $busybox grep -q '^[^ ]* /run ' /.debug/proc/1/mounts && set -- $root/dev/vport* && [ -e "$1" ]; do
         $busybox usleep 50000
     done
     $busybox mkdir -p $root/run/debug
