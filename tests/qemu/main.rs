@@ -12,4 +12,5 @@ mod manifests;
 mod network;
 mod node;
 mod rooms;
+mod survival;
 mod supervisor;
