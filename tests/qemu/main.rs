@@ -14,4 +14,5 @@ mod node;
 mod pod_node;
 mod pods;
 mod rooms;
+mod survival;
 mod supervisor;
