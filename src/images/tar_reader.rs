@@ -108,7 +108,7 @@ impl<R: Input> TarReader<R> {
                     if extended { Err(TarError::Format("it ends after an extension header")) } else { Ok(None) };
                 return whole;
             };
-            let size = header.entry_size().map_err(|_| TarError::Format("a size is not a number"))?;
+            let size = number(&header.as_old().size, header.entry_size(), "a size is not a number")?;
             match header.entry_type().as_byte() {
                 b'L' => extension.path = Some(self.name(size)?),
                 b'K' => extension.link = Some(self.name(size)?),
@@ -142,8 +142,9 @@ impl<R: Input> TarReader<R> {
         }
         self.remaining = size;
         self.padding = padding(size);
-        let number = |from_pax: Option<u64>, field: io::Result<u64>| {
-            let value = from_pax.map_or(field, Ok).map_err(|_| TarError::Format("an owner is not a number"))?;
+        let old = header.as_old();
+        let owner = |from_pax: Option<u64>, field: &[u8], read: io::Result<u64>| {
+            let value = from_pax.map_or_else(|| number(field, read, "an owner is not a number"), Ok)?;
             u32::try_from(value).map_err(|_| TarError::Format("an owner is out of range"))
         };
         let is_node = matches!(kind, Kind::Char | Kind::Block);
@@ -158,9 +159,9 @@ impl<R: Input> TarReader<R> {
             path,
             link: extension.link.unwrap_or_else(|| header.link_name_bytes().unwrap_or_default().into_owned()),
             size,
-            mode: header.mode().map_err(|_| TarError::Format("a mode is not a number"))?,
-            uid: number(extension.uid, header.uid())?,
-            gid: number(extension.gid, header.gid())?,
+            mode: number(&old.mode, header.mode(), "a mode is not a number")?,
+            uid: owner(extension.uid, &old.uid, header.uid())?,
+            gid: owner(extension.gid, &old.gid, header.gid())?,
             mtime: extension.mtime.unwrap_or((seconds, 0)),
             device: (part(header.device_major())?, part(header.device_minor())?),
             xattrs: extension.xattrs,
@@ -235,6 +236,14 @@ impl<R: Read> Read for TarReader<R> {
         self.position = self.position.saturating_add(n as u64);
         Ok(n)
     }
+}
+
+/// A header's number. A field that is left blank is zero, as Go's `archive/tar` has it: some writers leave owners blank.
+fn number<T: Default>(field: &[u8], read: io::Result<T>, otherwise: &'static str) -> Result<T, TarError> {
+    if field.iter().all(|byte| matches!(byte, 0 | b' ')) {
+        return Ok(T::default());
+    }
+    read.map_err(|_| TarError::Format(otherwise))
 }
 
 const fn padding(size: u64) -> u64 {
@@ -335,6 +344,18 @@ mod tests {
             out.push(b'\n');
         }
         padded(b'x', "pax", &out)
+    }
+
+    #[test]
+    fn blank_numbers_are_zero_and_others_must_be_numbers() {
+        let with = |owner: &[u8; 8]| {
+            let mut header = tar::Header::from_byte_slice(&block(b'0', "f", 0)).clone();
+            header.as_old_mut().uid = *owner;
+            header.set_cksum();
+            read(header.as_bytes()).map(|entries| entries[0].0.uid)
+        };
+        assert_eq!((with(&[0; 8]).unwrap(), with(b"        ").unwrap(), with(b"0000017\0").unwrap()), (0, 0, 15));
+        assert!(with(b"99999999").is_err() && with(b"x\0\0\0\0\0\0\0").is_err());
     }
 
     #[test]

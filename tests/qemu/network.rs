@@ -67,6 +67,6 @@ fn probes_reach_the_pod_over_the_bridge() {
     assert_eq!(node.field("probed", "/status/containerStatuses/0/ready"), false);
     assert_eq!(node.field("probed", "/status/containerStatuses/0/started"), false);
     node.ok("armlet exec probed -- touch /tmp/go");
-    node.wait_until("armlet ps | grep -E '^probed.* 1/1 '", PATIENCE);
+    node.wait_until("armlet ps | grep -E '^default +probed.* 1/1 '", PATIENCE);
     node.remove_pod("probed");
 }

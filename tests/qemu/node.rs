@@ -104,7 +104,7 @@ impl Node {
     /// Waits until a pod is shown with this word (`Running`, `Completed`, ...).
     #[track_caller]
     pub(crate) fn wait_for(&self, pod: &str, word: &str) {
-        let line = format!("armlet ps | grep -E '^{pod}(-[a-z]+)? .* {word} '");
+        let line = format!("armlet ps | grep -E '^default +{pod}(-[a-z]+)? .* {word} '");
         self.wait_until(&line, PATIENCE);
     }
 
@@ -122,12 +122,13 @@ impl Node {
         self.wait_until(&format!("! armlet inspect {name}"), PATIENCE);
     }
 
-    /// One value of a pod's status or metadata, by the name of its field; the first one where there are several.
+    /// One value of the pod as the API shows it, by its JSON pointer.
     #[track_caller]
     pub(crate) fn field(&self, pod: &str, pointer: &str) -> serde_json::Value {
         let text = self.ok(&format!("armlet inspect {pod} -o json"));
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        value.pointer(pointer).cloned().unwrap_or_default()
+        let field = value["pod"].pointer(pointer).unwrap_or_else(|| panic!("no {pointer} in {text}"));
+        field.clone()
     }
 
     /// Runs a script whatever its status.
