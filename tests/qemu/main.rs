@@ -11,5 +11,7 @@ mod logs;
 mod manifests;
 mod network;
 mod node;
+mod pod_node;
+mod pods;
 mod rooms;
 mod supervisor;
