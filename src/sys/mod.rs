@@ -29,4 +29,5 @@ pub mod signals;
 pub mod sysctl;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod timers;
 pub mod tree;

@@ -14,7 +14,13 @@ const BLOCK: u64 = 4096;
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// `data` is the disk of a node that has the probe's image and an empty block in `bench/boot`.
-pub(crate) fn row(bench: &Path, directory: &Path, data: &Path, rounds: usize, say: impl Fn(&str)) -> Result<Row, Failure> {
+pub(crate) fn row(
+    bench: &Path,
+    directory: &Path,
+    data: &Path,
+    rounds: usize,
+    say: impl Fn(&str),
+) -> Result<Row, Failure> {
     let node = with_manifest(&Initramfs::build(Kind::Node, Some(&binary()?))?, bench)?;
     let bare = Initramfs { path: bench.join("bare.cpio"), kind: Kind::Node };
     let offset = place_of_answer(data)?;

@@ -23,8 +23,7 @@ impl Node {
     pub(crate) fn boot(bench: &Path, directory: &Path) -> Result<Self, Failure> {
         let initramfs = Initramfs::build(Kind::Debug, Some(&binary()?))?;
         let data = Disk::make(&directory.join("data.img"), DATA_MIB, "armlet-data", None)?;
-        let payload =
-            Disk::make(&directory.join("payload.img"), 256, "armlet-payload", Some(&bench.join("payload")))?;
+        let payload = Disk::make(&directory.join("payload.img"), 256, "armlet-payload", Some(&bench.join("payload")))?;
         let guest = Boot::new(&initramfs, directory).data(&data).payload(&payload).memory(MEMORY_MIB).start()?;
         for name in ["guest.sh", "pod.yaml"] {
             guest.write_file(&format!("/run/bench/{name}"), &std::fs::read(root().join("tests/bench").join(name))?);

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 pub(crate) fn rows(node: &Node, rounds: usize, say: impl Fn(&str)) -> Result<(Vec<Row>, f64), Failure> {
     node.ask("start_pod bundle >/dev/null; running 1")?;
     give_bundle_to_crun(node)?;
-    node.ask("cd /run/bench/crun && cp config.stay.json config.json && crun run -d staying >/dev/null </dev/null 2>&1")?;
+    node.ask(
+        "cd /run/bench/crun && cp config.stay.json config.json && crun run -d staying >/dev/null </dev/null 2>&1",
+    )?;
 
     let (mut exec, mut crun_exec) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
