@@ -6,5 +6,7 @@ mod create;
 mod guests;
 mod node;
 mod pods;
+mod resources;
 mod rooms;
+mod runtime;
 mod supervisor;
