@@ -13,6 +13,8 @@ mod network;
 mod node;
 mod pod_node;
 mod pods;
+mod resources;
 mod rooms;
+mod runtime;
 mod survival;
 mod supervisor;

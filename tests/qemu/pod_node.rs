@@ -199,6 +199,22 @@ pub(crate) fn restarts(pod: &Value, name: &str) -> i64 {
     container(pod, name)["restartCount"].as_i64().unwrap_or(-1)
 }
 
+/// The pod's cgroup.
+pub(crate) fn group(pod: &Value) -> String {
+    let class = match pod["status"]["qosClass"].as_str().unwrap() {
+        "Guaranteed" => "",
+        "Burstable" => "burstable/",
+        _ => "besteffort/",
+    };
+    format!("/sys/fs/cgroup/kubepods/{class}pod{}", pod["metadata"]["uid"].as_str().unwrap())
+}
+
+/// The cgroup of a container.
+pub(crate) fn container_group(pod: &Value, name: &str) -> String {
+    let id = container(pod, name)["containerID"].as_str().unwrap();
+    format!("{}/{}", group(pod), id.strip_prefix("armlet://").unwrap())
+}
+
 fn agent_log() -> String {
     let console = node().console();
     let lines: Vec<_> = console.lines().collect();
