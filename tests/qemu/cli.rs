@@ -49,7 +49,11 @@ fn lists_come_as_tables_and_as_documents() {
         }
     }
     let pods: Value = serde_json::from_str(&node.ok("armlet ps -o json")).unwrap();
-    let listed = pods["items"].as_array().unwrap().iter().find(|pod| pod["metadata"]["name"].as_str().unwrap().starts_with("listed"));
+    let listed = pods["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|pod| pod["metadata"]["name"].as_str().unwrap().starts_with("listed"));
     let listed = listed.unwrap();
     assert_eq!((&listed["kind"], &listed["status"]["phase"]), (&"Pod".into(), &"Running".into()));
     let digests = |flags: &str| node.ok(&format!("armlet images {flags} | grep -cE ' [0-9a-f]{{64}} ' || true"));
@@ -116,9 +120,11 @@ fn exec_passes_streams_and_codes_on() {
 #[test]
 fn exec_on_a_terminal_has_its_size() {
     let (node, _agent) = node();
-    let inner = "tty; stty size; until [ \"$(stty size)\" = '44 88' ]; do usleep 100000; done; echo resized; exit 9";
+    let inner = "tty; stty size; until stty size | grep -qx \"44 88\"; do usleep 100000; done; echo resized; exit 9";
     node.run_pod("screen", &format!("  containers:\n{}", container("main", "exec sleep 1000000")));
-    let outer = format!("stty rows 33 cols 77; /payload/armlet exec -it screen -- sh -c {inner:?}; echo code=$?; exec sleep 1000000");
+    let outer = format!(
+        "stty rows 33 cols 77; /payload/armlet exec -it screen -- sh -c '{inner}'; echo code=$?; exec sleep 1000000"
+    );
     let outer = serde_json::to_string(&outer).unwrap();
     node.run_pod(
         "terminal",
@@ -145,7 +151,10 @@ fn an_agent_that_is_down_is_said_so() {
     for command in ["ps", "images", "inspect", "events", "logs x"] {
         let output = node.try_run(&format!("armlet --socket /run/nowhere.sock {command}"));
         assert_eq!(output.status, 3, "{command}: {output:?}");
-        assert!(output.stderr.contains("/run/nowhere.sock") && output.stderr.contains("Is armlet running"), "{output:?}");
+        assert!(
+            output.stderr.contains("/run/nowhere.sock") && output.stderr.contains("Is armlet running"),
+            "{output:?}"
+        );
     }
 }
 
@@ -160,7 +169,9 @@ fn another_http_client_reads_the_api() {
          imagePullPolicy: Never, command: [sleep, '1000000'], volumeMounts: [{name: run, mountPath: /run/armlet}]}",
     );
     let curl = |arguments: &str| {
-        node.ok(&format!("armlet exec client -- curl -sS --max-time 60 --unix-socket /run/armlet/armlet.sock {arguments}"))
+        node.ok(&format!(
+            "armlet exec client -- curl -sS --max-time 60 --unix-socket /run/armlet/armlet.sock {arguments}"
+        ))
     };
     assert_eq!(curl("http://node/healthz"), "ok");
     let pods: Value = serde_json::from_str(&curl("http://node/pods")).unwrap();

@@ -47,9 +47,14 @@ fn lines_are_kept_in_the_cri_format() {
 #[test]
 fn a_flood_stalls_nothing_and_fills_nothing() {
     let (node, _agent) = node();
-    node.run_pod("flood", &format!("  containers:\n{}{}",
-        container("loud", "exec yes a line that is repeated as fast as the machine allows"),
-        container("louder", "while :; do head -c 100000 /dev/zero | tr '\\0' y; done")));
+    node.run_pod(
+        "flood",
+        &format!(
+            "  containers:\n{}{}",
+            container("loud", "exec yes a line that is repeated as fast as the machine allows"),
+            container("louder", "while :; do head -c 100000 /dev/zero | tr '\\0' y; done")
+        ),
+    );
     node.wait_until("ls /var/log/pods/*_flood-*/loud/ | grep -q 0.log.", PATIENCE);
     node.wait_until("ls /var/log/pods/*_flood-*/louder/ | grep -q 0.log.", PATIENCE);
 
@@ -83,7 +88,10 @@ fn the_log_of_a_crashed_attempt_is_complete() {
     let (node, _agent) = node();
     let script = "if mkdir /kept/once 2>/dev/null; then seq 1 2000; echo last words >&2; exit 42; fi; echo again; exec sleep 1000000";
     let spec = writes(script).replace("}\n", ", volumeMounts: [{name: kept, mountPath: /kept}]}\n");
-    node.manifest("crash.yaml", &crate::node::pod("crash", &format!("  volumes: [{{name: kept, emptyDir: {{}}}}]\n{spec}")));
+    node.manifest(
+        "crash.yaml",
+        &crate::node::pod("crash", &format!("  volumes: [{{name: kept, emptyDir: {{}}}}]\n{spec}")),
+    );
     node.wait_until("armlet logs crash | grep -x again", PATIENCE);
     let expected: String = (1..=2000).map(|n| format!("{n}\n")).collect();
     assert_eq!(node.ok("armlet logs -p crash --stream stdout"), expected);
@@ -151,13 +159,16 @@ fn a_follower_hears_every_line_through_rotations() {
     node.manifest("turns.yaml", &crate::node::pod("turns", &format!("  restartPolicy: Never\n{}", writes(script))));
     node.wait_for("turns", "Running");
     std::thread::scope(|scope| {
-        let follower =
-            scope.spawn(|| node.run("armlet logs -f turns | sed 's/.* //' >/tmp/turns; cat /tmp/turns", PATIENCE).unwrap());
+        let follower = scope
+            .spawn(|| node.run("armlet logs -f turns | sed 's/.* //' >/tmp/turns; cat /tmp/turns", PATIENCE).unwrap());
         node.ok("armlet exec turns -- touch /tmp/on");
         let heard = follower.join().unwrap();
         let expected: String = (1..=100).map(|n| format!("{n}\n")).chain(["done\n".to_owned()]).collect();
         assert_eq!(heard.stdout, expected);
     });
-    assert!(node.ok("ls /var/log/pods/*_turns-*/main | wc -l").trim().parse::<u32>().unwrap() > 1, "it was not rotated");
+    assert!(
+        node.ok("ls /var/log/pods/*_turns-*/main | wc -l").trim().parse::<u32>().unwrap() > 1,
+        "it was not rotated"
+    );
     node.remove_pod("turns");
 }

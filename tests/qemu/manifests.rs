@@ -36,7 +36,8 @@ fn files_of_both_forms_and_several_documents_become_pods() {
     node.wait_until("! armlet inspect third", PATIENCE);
     for uid in [first, third] {
         let uid = uid.as_str().unwrap();
-        let left = node.ok(&format!("find /sys/fs/cgroup/kubepods /var/lib/armlet/pods /run/armlet /var/log -name '*{uid}*'"));
+        let left =
+            node.ok(&format!("find /sys/fs/cgroup/kubepods /var/lib/armlet/pods /run/armlet /var/log -name '*{uid}*'"));
         assert_eq!(left, "", "left of a removed pod");
     }
 }
@@ -50,7 +51,8 @@ fn an_edit_is_a_new_pod_after_the_old_one_is_gone() {
             "mkdir /shared/held || echo OVERLAP; trap 'sleep 1; rmdir /shared/held; exit' TERM; echo {mark}; sleep 1000000 & wait"
         );
         let volumes = "  volumes: [{name: shared, hostPath: {path: /run/edit, type: DirectoryOrCreate}}]\n";
-        let container = container("main", &script).replace("}\n", ", volumeMounts: [{name: shared, mountPath: /shared}]}\n");
+        let container =
+            container("main", &script).replace("}\n", ", volumeMounts: [{name: shared, mountPath: /shared}]}\n");
         format!("{volumes}  containers:\n{container}")
     };
     let text = |mark: &str| pod("edited", &spec(mark)).replace("Seconds: 2\n", "Seconds: 20\n");

@@ -143,7 +143,9 @@ pub(crate) const AGENT_PID: &str = "agent=$(head -n1 /sys/fs/cgroup/armlet/agent
 
 /// A manifest of a pod with the fields of its spec, in YAML's flow style or indented by two.
 pub(crate) fn pod(name: &str, spec: &str) -> String {
-    format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  terminationGracePeriodSeconds: 2\n{spec}\n")
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  terminationGracePeriodSeconds: 2\n{spec}\n"
+    )
 }
 
 /// One container that runs a shell script, as an entry of `containers`.
