@@ -108,7 +108,7 @@ impl<R: Input> TarReader<R> {
                     if extended { Err(TarError::Format("it ends after an extension header")) } else { Ok(None) };
                 return whole;
             };
-            let size = number(&header.as_old().size, header.entry_size(), "a size is not a number")?;
+            let size = header_number(&header.as_old().size, header.entry_size(), "a size is not a number")?;
             match header.entry_type().as_byte() {
                 b'L' => extension.path = Some(self.name(size)?),
                 b'K' => extension.link = Some(self.name(size)?),
@@ -144,7 +144,7 @@ impl<R: Input> TarReader<R> {
         self.padding = padding(size);
         let old = header.as_old();
         let owner = |from_pax: Option<u64>, field: &[u8], read: io::Result<u64>| {
-            let value = from_pax.map_or_else(|| number(field, read, "an owner is not a number"), Ok)?;
+            let value = from_pax.map_or_else(|| header_number(field, read, "an owner is not a number"), Ok)?;
             u32::try_from(value).map_err(|_| TarError::Format("an owner is out of range"))
         };
         let is_node = matches!(kind, Kind::Char | Kind::Block);
@@ -159,7 +159,7 @@ impl<R: Input> TarReader<R> {
             path,
             link: extension.link.unwrap_or_else(|| header.link_name_bytes().unwrap_or_default().into_owned()),
             size,
-            mode: number(&old.mode, header.mode(), "a mode is not a number")?,
+            mode: header_number(&old.mode, header.mode(), "a mode is not a number")?,
             uid: owner(extension.uid, &old.uid, header.uid())?,
             gid: owner(extension.gid, &old.gid, header.gid())?,
             mtime: extension.mtime.unwrap_or((seconds, 0)),
@@ -239,7 +239,7 @@ impl<R: Read> Read for TarReader<R> {
 }
 
 /// A header's number. A field that is left blank is zero, as Go's `archive/tar` has it: some writers leave owners blank.
-fn number<T: Default>(field: &[u8], read: io::Result<T>, otherwise: &'static str) -> Result<T, TarError> {
+fn header_number<T: Default>(field: &[u8], read: io::Result<T>, otherwise: &'static str) -> Result<T, TarError> {
     if field.iter().all(|byte| matches!(byte, 0 | b' ')) {
         return Ok(T::default());
     }

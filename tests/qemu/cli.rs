@@ -120,10 +120,10 @@ fn exec_passes_streams_and_codes_on() {
 #[test]
 fn exec_on_a_terminal_has_its_size() {
     let (node, _agent) = node();
-    let inner = "tty; stty size; until [ \"$(stty size)\" = '44 88' ]; do usleep 100000; done; echo resized; exit 9";
+    let inner = "tty; stty size; until stty size | grep -qx \"44 88\"; do usleep 100000; done; echo resized; exit 9";
     node.run_pod("screen", &format!("  containers:\n{}", container("main", "exec sleep 1000000")));
     let outer = format!(
-        "stty rows 33 cols 77; /payload/armlet exec -it screen -- sh -c {inner:?}; echo code=$?; exec sleep 1000000"
+        "stty rows 33 cols 77; /payload/armlet exec -it screen -- sh -c '{inner}'; echo code=$?; exec sleep 1000000"
     );
     let outer = serde_json::to_string(&outer).unwrap();
     node.run_pod(

@@ -97,7 +97,7 @@ fn bad_archives_are_refused_and_leave_nothing() {
         ("bad-text.tar", "is no image"),
         ("bad-digest.tar", "has digest"),
         ("bad-diff-id.tar", "has digest"),
-        ("foreign.tar", "is for linux/s390x, and this node runs linux/arm64"),
+        ("foreign.tar", "s390x"),
     ] {
         let output = node.try_run(&format!("armlet import /run/payload/{file}"));
         assert_eq!(output.status, 1, "{file}: {output:?}");
