@@ -58,12 +58,13 @@ pub(super) async fn create(rooms: &Arc<Rooms>, uid: PodUid, pod: Option<Arc<Pod>
         std::fs::create_dir_all(at.pod_log_dir(&pod)).map_err(SandboxError::Logs)?;
         at.cgroups.create_pod(&plan.cgroup, &plan.limits).map_err(SandboxError::Cgroup)
     });
-    // The folders and the namespaces have nothing to do with each other.
-    let (made, answer) = tokio::join!(made, rooms.supervisor.ask(Ask::CreateSandbox(spec)));
+    // The namespaces come last: once the supervisor knows a sandbox, also one that an agent killed here never heard of,
+    // containers are started in it.
+    let made = made.await;
     if made != Outcome::Done {
         return made;
     }
-    match answer {
+    match rooms.supervisor.ask(Ask::CreateSandbox(spec)).await {
         Ok(Reply::Pod(sandbox)) => {
             let rooms = Arc::clone(rooms);
             let events = tokio::task::spawn_blocking(move || dns_events(&rooms, &of)).await;
