@@ -13,7 +13,8 @@ impl Node {
         std::fs::create_dir_all(&files).unwrap();
         std::fs::copy(binary().unwrap(), files.join("armlet")).unwrap();
         let payload = Disk::make(&directory.join("payload.img"), 64, "armlet-payload", Some(&files)).unwrap();
-        let data = Disk::make(&directory.join("data.img"), 512, "armlet-data", Some(&data_files(&directory, &[]))).unwrap();
+        let data =
+            Disk::make(&directory.join("data.img"), 512, "armlet-data", Some(&data_files(&directory, &[]))).unwrap();
         let initramfs = Initramfs::build(Kind::Bare, None).unwrap();
         let guest = Boot::new(&initramfs, &directory).data(&data).payload(&payload).start().unwrap();
         guest.ok("ln -sf /run/payload/armlet /run/debug/bin/armlet");
@@ -23,7 +24,10 @@ impl Node {
 
     pub(super) fn start_supervisor(&self) {
         self.guest.ok("setsid armlet supervisor </dev/null >>/run/supervisor.log 2>&1 &");
-        self.guest.wait_until("[ -S /run/armlet/supervisor.sock ] && grep -q . /sys/fs/cgroup/armlet/supervisor/cgroup.procs", Duration::from_secs(60));
+        self.guest.wait_until(
+            "[ -S /run/armlet/supervisor.sock ] && grep -q . /sys/fs/cgroup/armlet/supervisor/cgroup.procs",
+            Duration::from_secs(60),
+        );
     }
 
     /// Keeps an agent running: one that ends is followed by the next at once.

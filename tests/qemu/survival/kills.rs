@@ -68,17 +68,23 @@ fn standing_pods(node: &Node) {
          readinessProbe: {exec: {command: ['true']}, periodSeconds: 3, timeoutSeconds: 20}, \
          livenessProbe: {exec: {command: ['true']}, periodSeconds: 3, timeoutSeconds: 20}, ";
     node.add("steady", &pod("steady", "", probes, &counting("steady")));
-    node.add("well", &pod("well", "restartPolicy: OnFailure,", "", "echo start >>/notes/well; [ $(wc -l </notes/well) = 2 ]"));
+    node.add(
+        "well",
+        &pod("well", "restartPolicy: OnFailure,", "", "echo start >>/notes/well; [ $(wc -l </notes/well) = 2 ]"),
+    );
     node.add("ill", &pod("ill", "restartPolicy: Never,", "", "echo start >>/notes/ill; exit 3"));
     node.add("lasting", &pod("lasting", "restartPolicy: Never,", "", &counting("lasting")));
     node.wait("the standing pods are up", |pods| {
-        pods.ready("steady") && pods.ready("lasting") && pods.phase("well") == "Succeeded" && pods.phase("ill") == "Failed"
+        pods.ready("steady")
+            && pods.ready("lasting")
+            && pods.phase("well") == "Succeeded"
+            && pods.phase("ill") == "Failed"
     });
 }
 
 #[track_caller]
 fn the_finished_stay_finished(node: &Node) {
-    let pods = node.wait("the finished pods are known", |pods| pods.phase("well") != "" && pods.phase("ill") != "");
+    let pods = node.wait("the finished pods are known", |pods| pods.get("well").is_some() && pods.get("ill").is_some());
     assert_eq!((pods.phase("well"), pods.main("well").unwrap().restarts()), ("Succeeded", 1), "{}", node.story());
     assert_eq!((pods.phase("ill"), pods.main("ill").unwrap().restarts()), ("Failed", 0), "{}", node.story());
     assert_eq!(pods.main("ill").unwrap().last_end(), Some((3, "Error")));
@@ -91,7 +97,8 @@ fn agents_are_killed(node: &Node, seed: &mut Seed) {
     let mut present = BTreeSet::new();
     for round in rounds(12) {
         let name = format!("churn-{round}");
-        let oldest = present.first().cloned().filter(|_| present.len() > 3 || (present.len() > 1 && seed.below(2) == 0));
+        let oldest =
+            present.first().cloned().filter(|_| present.len() > 3 || (present.len() > 1 && seed.below(2) == 0));
         let change = match &oldest {
             Some(name) => {
                 present.remove(name);
@@ -126,9 +133,15 @@ fn agents_are_killed(node: &Node, seed: &mut Seed) {
     node.wait("the last of them are gone", |pods| !pods.names().iter().any(|name| name.starts_with("churn-")));
     // Each was told to end and did so in time, whoever was the agent then.
     let notes = node.guest.ok(&format!("cd {NOTES}; for note in churn-*; do echo $(cat $note); done | sort | uniq -c"));
-    let notes: Vec<_> = notes.lines().map(|line| line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ")).collect();
+    let notes: Vec<_> =
+        notes.lines().map(|line| line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ")).collect();
     assert!(notes.iter().all(|note| note == "start term" || note == "start"), "{notes:?}");
-    assert_eq!(node.guest.ok("ls -d /var/log/pods/*churn* /var/log/containers/*churn* /run/armlet/bundles/*churn* 2>/dev/null | wc -l"), "0\n");
+    assert_eq!(
+        node.guest.ok(
+            "ls -d /var/log/pods/*churn* /var/log/containers/*churn* /run/armlet/bundles/*churn* 2>/dev/null | wc -l"
+        ),
+        "0\n"
+    );
     let groups = node.guest.ok("find /sys/fs/cgroup/kubepods -type d -name 'pod*' | wc -l");
     assert_eq!(groups, "2\n", "steady and lasting: {}", node.guest.ok("find /sys/fs/cgroup/kubepods -type d"));
     assert_eq!(node.guest.ok("ls /sys/fs/cgroup/armlet | grep -c create- || true"), "0\n");
@@ -145,13 +158,17 @@ fn loggers_are_killed(node: &Node, seed: &mut Seed) {
     let log = "cd /var/log/pods/default_flood-node_*/main";
     let mut kills = 0;
     for _ in rounds(4) {
-        let old = node.guest.ok(&format!("{log}; until [ $(cat 0.log* | wc -c) -gt 1000000 ]; do usleep 100000; done; {logger}"));
+        let old = node
+            .guest
+            .ok(&format!("{log}; until [ $(cat 0.log* | wc -c) -gt 1000000 ]; do usleep 100000; done; {logger}"));
         node.guest.ok(&format!("usleep {}; kill -KILL {}", seed.below(400_000), old.trim()));
         kills += 1;
         let newer = format!("new=$({logger}) && [ -n \"$new\" ] && [ \"$new\" != {} ]", old.trim());
         node.guest.wait_until(&newer, LONG);
         // It writes: the last line changes.
-        node.guest.ok(&format!("{log}; last=$(tail -n 1 0.log); until [ \"$(tail -n 1 0.log)\" != \"$last\" ]; do usleep 50000; done"));
+        node.guest.ok(&format!(
+            "{log}; last=$(tail -n 1 0.log); until [ \"$(tail -n 1 0.log)\" != \"$last\" ]; do usleep 50000; done"
+        ));
     }
     let script = format!(
         "{log}; cat $(ls 0.log.* | sort) 0.log | awk 'NR > 1 && $4 != last + 1 {{ gaps++; \
@@ -230,7 +247,9 @@ fn the_supervisor_is_killed(node: &Node) {
     node.guest.ok("kill -KILL $(cat /sys/fs/cgroup/armlet/supervisor/cgroup.procs)");
     node.start_supervisor();
     let pods = node.wait("steady is restarted, lasting is over", |pods| {
-        pods.ready("steady") && pods.main("steady").is_some_and(|main| main.restarts() == 1) && pods.phase("lasting") == "Failed"
+        pods.ready("steady")
+            && pods.main("steady").is_some_and(|main| main.restarts() == 1)
+            && pods.phase("lasting") == "Failed"
     });
     for name in ["steady", "lasting"] {
         let end = pods.main(name).unwrap().last_end().map(|(code, reason)| (code, reason.to_owned()));

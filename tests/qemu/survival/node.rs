@@ -105,7 +105,9 @@ impl Node {
             let pods = self.pods();
             match pods {
                 Some(pods) if condition(&pods) => return pods,
-                pods if self.uptime() > begin + limit.as_secs_f64() => panic!("{what}: not within {limit:?}; shown: {:?}\n{}", pods.is_some(), self.story()),
+                pods if self.uptime() > begin + limit.as_secs_f64() => {
+                    panic!("{what}: not within {limit:?}; shown: {:?}\n{}", pods.is_some(), self.story())
+                }
                 _ => drop(self.guest.ok("usleep 100000")),
             }
         }
