@@ -16,5 +16,5 @@ mod pods;
 mod resources;
 mod rooms;
 mod runtime;
-mod survival;
 mod supervisor;
+mod survival;

@@ -105,7 +105,9 @@ fn agents_are_killed(node: &Node, seed: &mut Seed) {
                 format!("rm {MANIFESTS}/{name}.yaml")
             }
             None => {
-                let manifest = pod(&name, "terminationGracePeriodSeconds: 30,", "", &counting(&name));
+                // Every other one has a network of its own.
+                let spec = format!("terminationGracePeriodSeconds: 30, hostNetwork: {},", round % 2 == 0);
+                let manifest = pod(&name, &spec, "", &counting(&name));
                 node.guest.write_file(&format!("/var/lib/armlet/{name}"), manifest.as_bytes());
                 present.insert(name.clone());
                 format!("mv /var/lib/armlet/{name} {MANIFESTS}/{name}.yaml")
@@ -145,6 +147,7 @@ fn agents_are_killed(node: &Node, seed: &mut Seed) {
     let groups = node.guest.ok("find /sys/fs/cgroup/kubepods -type d -name 'pod*' | wc -l");
     assert_eq!(groups, "2\n", "steady and lasting: {}", node.guest.ok("find /sys/fs/cgroup/kubepods -type d"));
     assert_eq!(node.guest.ok("ls /sys/fs/cgroup/armlet | grep -c create- || true"), "0\n");
+    assert_eq!(node.guest.ok("ip -o link | grep -c ': pod[0-9a-f]' || true"), "0\n", "links are left");
 }
 
 /// Kills the logger under a flood of lines. "If it dies, the supervisor's duplicate pipe ends keep the containers unharmed

@@ -184,8 +184,9 @@ pub(super) fn data_files(directory: &Path, manifests: &[(&str, &str)]) -> PathBu
 /// both are lines of YAML in flow style, closed by a comma. The script finds the folder of notes at /notes.
 pub(super) fn pod(name: &str, spec: &str, more: &str, script: &str) -> String {
     let script = serde_json::to_string(script).unwrap();
+    let network = if spec.contains("hostNetwork") { "" } else { "hostNetwork: true," };
     format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{{spec} hostNetwork: true, \
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{{spec} {network} \
          volumes: [{{name: notes, hostPath: {{path: {NOTES}}}}}], \
          containers: [{{name: main, image: 'localhost/busybox:trixie', {more} command: [sh, -c, {script}], \
          volumeMounts: [{{name: notes, mountPath: /notes}}]}}]}}}}\n"
