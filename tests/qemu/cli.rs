@@ -16,8 +16,8 @@ fn every_help_text_has_examples() {
         assert!(help.contains("Examples:\n  armlet ") && help.contains("Usage: armlet"), "{help}");
     }
     assert!(all.contains("Examples:") && all.contains("Exit codes:"), "{all}");
-    let wrong = node.try_run("armlet px");
-    assert!(wrong.status == 2 && wrong.stderr.contains("'ps'"), "{wrong:?}");
+    let wrong = node.try_run("armlet log x");
+    assert!(wrong.status == 2 && wrong.stderr.contains("'logs'"), "{wrong:?}");
 }
 
 /// "tables ..., `-o json|yaml`, plain when piped".
