@@ -18,7 +18,7 @@ pub(super) enum Readiness<'a> {
 }
 
 /// The failure that stands, if the image was not had since.
-pub(super) fn failing(fact: &ImageFact) -> Option<&Retry> {
+fn failing(fact: &ImageFact) -> Option<&Retry> {
     fact.failure.as_ref().filter(|f| fact.ensured_at.is_none_or(|at| at < f.failed_at))
 }
 
@@ -36,13 +36,7 @@ pub(super) fn ensure<'a>(view: &View<'a>, draft: &mut Draft, container: &Contain
         }
         (Some(image), PullPolicy::Always) if ensured => return Readiness::Ready(image, None),
         (None, PullPolicy::Never) => {
-            let text = format!("Container image {reference:?} is not present with pull policy of Never");
-            if !view.was_waiting(&container.name, "ErrImageNeverPull") {
-                let path = Some(field_path(view.pod, &container.name));
-                draft.event(true, "ErrImageNeverPull", path.clone(), text.clone());
-                draft.event(true, "Failed", path, "Error: ErrImageNeverPull".into());
-            }
-            draft.wait(&container.name, "ErrImageNeverPull", Some(text));
+            explain_never(view, draft, container);
             return Readiness::Failing;
         }
         (Some(_) | None, PullPolicy::Always) | (None, PullPolicy::IfNotPresent) => {}
@@ -74,8 +68,31 @@ fn vanished_until(fact: Option<&ImageFact>) -> BootTime {
     fact.and_then(|f| f.ensured_at).map_or(BootTime(0), |at| at + restart::ERROR_DELAY)
 }
 
+/// Why a container waits whose image is not there and may not be fetched.
+fn explain_never(view: &View<'_>, draft: &mut Draft, container: &Container) {
+    let text = format!("Container image {:?} is not present with pull policy of Never", container.image);
+    if !view.was_waiting(&container.name, "ErrImageNeverPull") {
+        let path = Some(field_path(view.pod, &container.name));
+        draft.event(true, "ErrImageNeverPull", path.clone(), text.clone());
+        draft.event(true, "Failed", path, "Error: ErrImageNeverPull".into());
+    }
+    draft.wait(&container.name, "ErrImageNeverPull", Some(text));
+}
+
+/// What was told of the container's image stays true while another container has its turn.
+pub(super) fn remind(view: &View<'_>, draft: &mut Draft, container: &Container) {
+    let told = |reasons: &[&str]| reasons.iter().any(|reason| view.was_waiting(&container.name, reason));
+    if told(&["ErrImageNeverPull"]) && !view.seen.images.contains_key(&container.image) {
+        explain_never(view, draft, container);
+    }
+    let fact = view.seen.facts.volatile.images.get(&container.image);
+    if let Some(failure) = fact.and_then(failing).filter(|_| told(&["ErrImagePull", "ImagePullBackOff"])) {
+        explain(view, draft, container, failure);
+    }
+}
+
 /// Why a container waits whose image could not be had: first the error itself, then the back-off.
-pub(super) fn explain(view: &View<'_>, draft: &mut Draft, container: &Container, failure: &Retry) {
+fn explain(view: &View<'_>, draft: &mut Draft, container: &Container, failure: &Retry) {
     let reference = &container.image;
     let told = failure.failed_at + Millis(failure.delay.0 / 2);
     if draft.wake(told, view.now) {

@@ -23,7 +23,7 @@ pub(super) fn next(view: &View<'_>, draft: &mut Draft, containers: &[&Container]
             continue;
         }
         if blocked {
-            explain_image(view, draft, container);
+            remind(view, draft, container);
             continue;
         }
         match images::ensure(view, draft, container) {
@@ -32,17 +32,18 @@ pub(super) fn next(view: &View<'_>, draft: &mut Draft, containers: &[&Container]
             Readiness::Ready(image, news) => {
                 blocked = true;
                 start(view, draft, container, image, news);
+                remind(view, draft, container);
             }
         }
     }
 }
 
-/// Why a container waits whose turn has not come again since its image could not be had.
-fn explain_image(view: &View<'_>, draft: &mut Draft, container: &Container) {
-    let fact = view.seen.facts.volatile.images.get(&container.image);
-    let told = ["ErrImagePull", "ImagePullBackOff"].iter().any(|reason| view.was_waiting(&container.name, reason));
-    if let Some(failure) = fact.and_then(images::failing).filter(|_| told) {
-        images::explain(view, draft, container, failure);
+/// What was told of the container stays true until its turn, or the start that is under way, has led to something.
+fn remind(view: &View<'_>, draft: &mut Draft, container: &Container) {
+    let failure = view.fact(&container.name).and_then(|fact| fact.start_failure.as_ref());
+    match failure.filter(|failure| view.was_waiting(&container.name, &failure.reason)) {
+        Some(failure) => draft.wait(&container.name, &failure.reason, Some(failure.message.clone())),
+        None => images::remind(view, draft, container),
     }
 }
 

@@ -18,6 +18,7 @@
 
 use super::record;
 use crate::sys::durable;
+use crate::sys::timers::with_lazy_timers;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -106,14 +107,15 @@ pub(super) type Change = (String, Option<Vec<u8>>);
 /// # Errors
 /// sled's own.
 fn open_plain(path: &Path) -> sled::Result<sled::Db> {
-    sled::Config::new()
+    let config = sled::Config::new()
         .path(path)
         // The defaults are 1 GiB of cache and a flush every half second.
         .cache_capacity(1 << 20)
         .mode(sled::Mode::LowSpace)
         .flush_every_ms(None)
-        .segment_size(256 << 10)
-        .open()
+        .segment_size(256 << 10);
+    // Opening starts the seven threads that sled keeps, which would wake every second for nothing.
+    with_lazy_timers(|| config.open())
 }
 
 /// Runs one sled call so that neither its error nor its panic leaves this function as anything but a value.

@@ -13,6 +13,7 @@ pub mod inotify;
 pub mod layers;
 pub mod log;
 pub mod machine;
+pub mod memory;
 pub mod mounts;
 pub mod namespaces;
 pub mod netlink;
@@ -28,4 +29,5 @@ pub mod signals;
 pub mod sysctl;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod timers;
 pub mod tree;

@@ -554,7 +554,8 @@ fn idle_is_idle(cgroup: &Path) {
     }
     let logger = agent.stats().logger_pid.unwrap();
     until("all have spoken", || specs.iter().all(|s| node.log(s).len() == 1).then_some(()));
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    // Some seconds after a start the code for it is let go.
+    std::thread::sleep(std::time::Duration::from_secs(7));
     let before = (switches(node.supervisor.id()), switches(logger));
     std::thread::sleep(std::time::Duration::from_secs(2));
     assert_eq!((switches(node.supervisor.id()), switches(logger)), before, "nobody woke up");

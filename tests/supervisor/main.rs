@@ -2,6 +2,7 @@
 //!
 //! Needs root and cgroup v2 (mounted anew in a private mount namespace). Without root it says so and tests nothing;
 //! the QEMU ring runs it as root.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a test program")]
 
 mod cases;
 mod fake;

@@ -69,6 +69,22 @@ fn never_means_never() {
 }
 
 #[test]
+fn what_was_told_stays_told_while_others_start() {
+    let mut pod = pod("p", &["a", "b", "c"]);
+    pod.spec.containers[0].pull_policy = PullPolicy::Never;
+    let mut scene = Scene::new(pod);
+    scene.seen.images.remove("a:1");
+    scene.hang.insert("start b#0".into());
+    scene.go();
+    assert_eq!(scene.tell("a"), "Waiting ErrImageNeverPull 0");
+    scene.go();
+    assert_eq!(scene.tell("a"), "Waiting ErrImageNeverPull 0", "b is being started");
+    scene.finish("start b#0");
+    assert_eq!(scene.go(), ["start c#0"]);
+    assert_eq!(scene.reasons().iter().filter(|reason| *reason == "ErrImageNeverPull").count(), 1);
+}
+
+#[test]
 fn always_asks_before_each_start() {
     let mut pod = pod("p", &["a"]);
     pod.spec.containers[0].pull_policy = PullPolicy::Always;
@@ -90,8 +106,11 @@ fn a_start_that_fails_is_told_before_its_back_off() {
         ("Waiting CreateContainerConfigError 0", "it broke")
     );
     scene.fail.clear();
+    scene.hang.insert("start a#0".into());
     scene.pass(10_000);
     assert_eq!(scene.go(), ["start a#0"], "nothing was created, so it is still the first attempt");
+    assert_eq!(scene.tell("a"), "Waiting CreateContainerConfigError 0", "until it has started");
+    scene.finish("start a#0");
     for seen in scene.seen.containers.iter_mut().filter(|c| c.entry.name == "a") {
         seen.entry.state = ContainerState::StartFailed {
             code: 127,

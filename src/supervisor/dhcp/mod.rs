@@ -7,9 +7,9 @@ mod lease;
 mod packet;
 
 use super::init::cmdline::{Static, parse_static};
-use crate::model::BootTime;
+use crate::model::{BootTime, Millis};
 use crate::sys::netlink::{Address, Link, Netlink, NetlinkError, Route};
-use crate::sys::{clock, device, log};
+use crate::sys::{clock, device, log, memory};
 use lease::{Machine, Output};
 use packet::{Client, Terms};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -26,6 +26,8 @@ const SERVER_PORT: u16 = 67;
 const CLIENT_PORT: u16 = 68;
 /// A routed default through this link loses against one that somebody set by hand.
 const METRIC: u32 = 100;
+/// Before a sleep of more than this the code that setting the address needed is let go.
+const LONG_SLEEP: Millis = Millis(60_000);
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// Why the role ends.
@@ -148,6 +150,9 @@ impl Keeper {
 
     fn wait(&self) {
         let left = self.machine.deadline().since(clock::now().boot);
+        if left > LONG_SLEEP {
+            memory::forget_code();
+        }
         let timeout = Timespec {
             tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::try_from(left.0 % 1000 * 1_000_000).unwrap_or(0),

@@ -1,6 +1,6 @@
 //! Performing what the table decided. What fails is said and, where a container depends on it, told to the table.
 
-use super::{Starting, Supervisor};
+use super::{Starting, Supervisor, TRIM_PAUSE};
 use crate::model::supervise::{Notice, Reply, SandboxSpec, StartSpec};
 use crate::model::time::Now;
 use crate::model::{ContainerId, Millis};
@@ -33,6 +33,7 @@ impl Supervisor {
             }
             Effect::KillCreate(id) => warn("kill a create child", self.groups.kill(&create_group(&id))),
             Effect::CreateGone(id) => {
+                self.trim_at = Some(now.boot + TRIM_PAUSE);
                 self.drop_starting(&id);
                 self.remove_group_soon(create_group(&id), now);
             }

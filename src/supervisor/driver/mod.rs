@@ -16,14 +16,16 @@ use super::table::Table;
 use super::{Options, StartError};
 use crate::model::supervise::{ContainerState, Exit, MAX_MESSAGE, Notice, SandboxSpec};
 use crate::model::time::Now;
-use crate::model::{BootTime, ContainerId, PodUid};
-use crate::sys::{clock, exe, seqpacket, signals};
+use crate::model::{BootTime, ContainerId, Millis, PodUid};
+use crate::sys::{clock, exe, memory, seqpacket, signals};
 use rustix::fd::{AsFd as _, OwnedFd};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 /// Memory that is never reclaimed for a pod's sake: supervisor, logger and agent together.
 const MEMORY_MIN: &str = "16777216";
+/// How long nothing may have started before the code for that is let go.
+pub(super) const TRIM_PAUSE: Millis = Millis(5_000);
 /// Create children at work at the same time, per processor.
 const CREATES_PER_CPU: usize = 2;
 
@@ -49,6 +51,8 @@ pub(crate) struct Supervisor {
     /// Groups of create children that could not be removed yet.
     stale_groups: BTreeSet<String>,
     stale_at: Option<BootTime>,
+    /// When the code that starting a container needed is let go again.
+    trim_at: Option<BootTime>,
     /// Ended children were left unreaped to give others their turn.
     reap_again: bool,
     /// Containers of whose state the agent is to be told.
@@ -122,6 +126,7 @@ impl Supervisor {
             sessions: BTreeMap::new(),
             stale_groups: BTreeSet::new(),
             stale_at: None,
+            trim_at: Some(clock::now().boot + TRIM_PAUSE),
             reap_again: false,
             changed: BTreeSet::new(),
             buffer: vec![0; MAX_MESSAGE].into_boxed_slice(),
@@ -173,6 +178,10 @@ impl Supervisor {
             let now = clock::now();
             self.table.tick(now);
             self.settle(now);
+            if self.trim_at.is_some_and(|at| at <= now.boot) {
+                self.trim_at = None;
+                memory::forget_code();
+            }
             if self.node.is_over(&self.table, self.links.agent().is_some(), now) {
                 break;
             }
@@ -201,7 +210,8 @@ impl Supervisor {
 
     /// Milliseconds until something is due; a deadline is over once its millisecond has passed.
     fn timeout(&self, now: Now) -> Option<u64> {
-        let deadlines = [self.table.deadline(), self.logs.deadline(), self.node.deadline(), self.stale_at];
+        let deadlines =
+            [self.table.deadline(), self.logs.deadline(), self.node.deadline(), self.stale_at, self.trim_at];
         deadlines.into_iter().flatten().min().map(|at| at.since(now.boot).0)
     }
 

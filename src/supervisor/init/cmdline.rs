@@ -63,7 +63,10 @@ pub(crate) fn parse(line: &str) -> (Settings, Vec<String>) {
             "link" => is_link(value).then(|| settings.link = value.to_owned()),
             "hostname" => is_hostname(value).then(|| settings.hostname = value.to_owned()),
             "data" => (value == "none").then(|| settings.data = false),
-            "agent" => Some(settings.agent.push(value.to_owned())),
+            "agent" => {
+                settings.agent.push(value.to_owned());
+                Some(())
+            }
             _ => None,
         };
         if understood.is_none() {

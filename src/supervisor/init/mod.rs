@@ -22,6 +22,8 @@ use std::path::Path;
 const STOP_WAIT: Millis = Millis(90_000);
 /// The same when there is no agent, and the pods' first processes were told to end by the supervisor itself.
 const STOP_WAIT_ALONE: Millis = Millis(10_000);
+/// How long the agent may take to store its last facts once no container is left.
+const STORE_WAIT: Millis = Millis(10_000);
 /// How long all processes have between the polite signal and the last one.
 const END_WAIT: Millis = Millis(2_000);
 /// How long the disks may take at the end.
@@ -43,6 +45,8 @@ struct Stopping {
     reboot: bool,
     told: bool,
     deadline: BootTime,
+    /// Since when no container is left.
+    empty_since: Option<BootTime>,
 }
 
 /// What only process 1 has.
@@ -139,7 +143,7 @@ impl Node {
         }
         tracing::warn!(reboot, "the node is stopping");
         let wait = if agent { STOP_WAIT } else { STOP_WAIT_ALONE };
-        self.stopping = Some(Stopping { reboot, told: false, deadline: now.boot + wait });
+        self.stopping = Some(Stopping { reboot, told: false, deadline: now.boot + wait, empty_since: None });
         true
     }
 
@@ -165,14 +169,19 @@ impl Node {
     pub(crate) fn deadline(&self) -> Option<BootTime> {
         let own = self.own.as_ref();
         let kept = own.into_iter().flat_map(|o| [Some(&o.agent), o.network.as_ref()]).flatten();
-        kept.filter_map(|k| k.start_at).chain(self.stopping.as_ref().map(|s| s.deadline)).min()
+        let stopping = self.stopping.as_ref();
+        let stop = stopping.map(|s| s.empty_since.map_or(s.deadline, |at| s.deadline.min(at + STORE_WAIT)));
+        kept.filter_map(|k| k.start_at).chain(stop).min()
     }
 
-    /// Whether the loop is to end. With an agent that is its to say, for it has facts to store first.
-    pub(crate) fn is_over(&self, table: &Table, agent: bool, now: Now) -> bool {
-        let Some(stopping) = &self.stopping else { return self.power_off.is_some() };
+    /// Whether the loop is to end. With an agent that is its to say, for it has facts to store first; it does not get
+    /// for ever.
+    pub(crate) fn is_over(&mut self, table: &Table, agent: bool, now: Now) -> bool {
         let alone = !(agent && self.is_process_one());
-        self.power_off.is_some() || stopping.deadline <= now.boot || (alone && table.live().is_empty())
+        let Some(stopping) = &mut self.stopping else { return self.power_off.is_some() };
+        stopping.empty_since = if table.live().is_empty() { stopping.empty_since.or(Some(now.boot)) } else { None };
+        let stored = stopping.empty_since.is_some_and(|at| alone || at + STORE_WAIT <= now.boot);
+        self.power_off.is_some() || stopping.deadline <= now.boot || stored
     }
 
     /// `true`: it was one of process 1's own children.

@@ -8,12 +8,13 @@ mod lines;
 pub(crate) mod protocol;
 mod rotation;
 
+use super::driver::TRIM_PAUSE;
 use super::poller::{Interest, Poller, Source, Watched};
 use super::roles::LOGGER_SOCKET;
 use crate::model::supervise::{LogLimits, MAX_MESSAGE};
 use crate::model::time::Now;
 use crate::model::{BootTime, ContainerId, Millis, PodUid};
-use crate::sys::{children, clock, log, seqpacket};
+use crate::sys::{children, clock, log, memory, seqpacket};
 use file::LogFile;
 use lines::{Cutter, Stream};
 use protocol::{Order, Report};
@@ -66,6 +67,8 @@ struct Logger {
     total: Option<u64>,
     /// When dropped bytes may be told again.
     tell_at: BootTime,
+    /// When the code that opening a log needed is let go again.
+    trim_at: Option<BootTime>,
     input: Box<[u8]>,
     out: Vec<u8>,
 }
@@ -91,6 +94,7 @@ impl Logger {
             roots: BTreeSet::new(),
             total: None,
             tell_at: BootTime(0),
+            trim_at: None,
             input: vec![0; READ].into_boxed_slice(),
             out: Vec::new(),
         })
@@ -98,8 +102,9 @@ impl Logger {
 
     fn run(&mut self) {
         loop {
-            let untold = self.logs.values().any(|l| l.dropped > 0);
-            let timeout = untold.then(|| self.tell_at.since(clock::now().boot).0);
+            let tell_at = self.logs.values().any(|l| l.dropped > 0).then_some(self.tell_at);
+            let deadline = tell_at.into_iter().chain(self.trim_at).min();
+            let timeout = deadline.map(|at| at.since(clock::now().boot).0);
             let ready = match self.poller.wait(timeout) {
                 Ok(ready) => ready,
                 Err(e) => return tracing::error!(error = %e, "waiting failed"),
@@ -121,6 +126,10 @@ impl Logger {
                 self.out = Vec::new();
             }
             self.tell_dropped(now, false);
+            if self.trim_at.is_some_and(|at| at <= now.boot) {
+                self.trim_at = None;
+                memory::forget_code();
+            }
         }
     }
 
@@ -133,6 +142,7 @@ impl Logger {
                 Ok(None) => return true,
                 Ok(Some(_)) | Err(_) => return false,
             };
+            self.trim_at = Some(now.boot + TRIM_PAUSE);
             match serde_json::from_slice(message.get(..got.len).unwrap_or_default()) {
                 Ok(Order::Limits(limits)) => self.limits = sensible(limits),
                 Ok(Order::Open { id, pod, path }) => self.open(id, pod, PathBuf::from(path), got.fds),

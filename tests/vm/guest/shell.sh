@@ -11,7 +11,7 @@ export PATH=$work/bin:/bin:/sbin:/usr/bin:/usr/sbin HOME=/root
 
 for disk in /sys/block/vd*; do
     [ "$(cat "$disk/serial" 2>/dev/null)" = payload ] || continue
-    mountpoint -q /run/payload || mount -t ext4 -o ro "/dev/${disk##*/}" /run/payload
+    grep -q ' /run/payload ' /proc/mounts || mount -t ext4 -o ro "/dev/${disk##*/}" /run/payload
 done
 
 for name in /sys/class/virtio-ports/*/name; do
