@@ -129,7 +129,7 @@ mod tests {
         let at = |line: &str| line.find("Started container").unwrap();
         let narrow = at(&columns.line(texts(&event("Normal", "shop/web"))));
         let wide = at(&columns.line(texts(&event("Normal", "shop/a-name-that-needs-more-room"))));
-        assert_eq!((wide - narrow, at(&columns.line(texts(&event("Normal", "shop/web"))))), (7, wide));
+        assert_eq!((wide - narrow, at(&columns.line(texts(&event("Normal", "shop/web"))))), (8, wide));
     }
 
     #[test]

@@ -64,6 +64,8 @@ impl Layer {
         let mut header = Header::new_gnu();
         fill(&mut header.as_old_mut().name, path);
         header.set_mode(0o644);
+        header.set_uid(0);
+        header.set_gid(0);
         header.set_size(size);
         header.set_cksum();
         self.0.append(&header, &b""[..]).unwrap();
@@ -113,6 +115,8 @@ impl Archive {
         let mut add = |path: String, bytes: &[u8]| {
             let mut header = Header::new_ustar();
             header.set_mode(0o644);
+            header.set_uid(0);
+            header.set_gid(0);
             header.set_size(bytes.len() as u64);
             out.append_data(&mut header, path, bytes).unwrap();
         };

@@ -16,8 +16,8 @@ fn every_help_text_has_examples() {
         assert!(help.contains("Examples:\n  armlet ") && help.contains("Usage: armlet"), "{help}");
     }
     assert!(all.contains("Examples:") && all.contains("Exit codes:"), "{all}");
-    let wrong = node.try_run("armlet px");
-    assert!(wrong.status == 2 && wrong.stderr.contains("'ps'"), "{wrong:?}");
+    let wrong = node.try_run("armlet log x");
+    assert!(wrong.status == 2 && wrong.stderr.contains("'logs'"), "{wrong:?}");
 }
 
 /// "tables ..., `-o json|yaml`, plain when piped".
@@ -183,6 +183,8 @@ fn another_http_client_reads_the_api() {
     assert_eq!(code("-X DELETE http://node/pods"), "405");
     assert_eq!(code(&format!("http://node/containerLogs/default/{name}/absent")), "404");
     assert_eq!(code(&format!("http://node/containerLogs/default/{name}/main")), "200");
-    assert_eq!(code(&format!("-X POST 'http://node/exec/default/{name}/main?command=true&output=1'")), "400");
+    assert_eq!(code(&format!("-X POST 'http://node/exec/default/{name}/main?command=true&output=1'")), "500");
+    let told = curl(&format!("-X POST 'http://node/exec/default/{name}/main?command=true&output=1'"));
+    assert_eq!(told, "Upgrade request required\n");
     node.remove_pod("client");
 }

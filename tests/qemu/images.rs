@@ -94,7 +94,7 @@ fn bad_archives_are_refused_and_leave_nothing() {
         ("bad-hard-link.tar", "passwd"),
         ("bad-bomb.tar", "zeros"),
         ("bad-cut.tar", "bad-cut.tar"),
-        ("bad-text.tar", "is no image"),
+        ("bad-text.tar", "bad-text.tar is broken"),
         ("bad-digest.tar", "has digest"),
         ("bad-diff-id.tar", "has digest"),
         ("foreign.tar", "s390x"),
@@ -107,6 +107,6 @@ fn bad_archives_are_refused_and_leave_nothing() {
     assert!(absent.status == 1 && absent.stderr.contains("absent.tar"), "{absent:?}");
     let images = node.ok("armlet images");
     assert!(!["hostile", "lie", "foreign"].iter().any(|name| images.contains(name)), "{images}");
-    let left = node.ok("find / -xdev -name escaped; find /var/lib/armlet/images -name zeros -o -name first");
+    let left = node.ok("find / -xdev -name escaped; find /var/lib/armlet/images -name zeros -o -name first || true");
     assert_eq!(left, "");
 }

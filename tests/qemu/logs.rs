@@ -34,12 +34,12 @@ fn lines_are_kept_in_the_cri_format() {
     assert_eq!((out[0], long, out[out.len() - 1].2), (&("stdout", "F", 3), 40000, "unfinished".len()), "{out:?}");
     assert!(out.iter().filter(|(_, tag, _)| *tag == "P").count() >= 2, "{out:?}");
 
-    assert_eq!(node.ok("armlet logs format --stream stdout"), format!("one\n{}\nunfinished", "x".repeat(40000)));
+    assert_eq!(node.ok("armlet logs format --stream stdout"), format!("one\n{}\nunfinished\n", "x".repeat(40000)));
     assert_eq!(node.ok("armlet logs format --stream stderr"), "two\n");
     let link = node.ok(&format!("readlink -f /var/log/containers/{name}_default_main-*.log"));
     assert_eq!(link.trim(), path);
     node.remove_pod("format");
-    assert_eq!(node.ok(&format!("ls /var/log/containers /var/log/pods | grep -c format || true")), "0\n");
+    assert_eq!(node.ok("ls /var/log/containers /var/log/pods | grep -c format || true"), "0\n");
 }
 
 /// "rotation by size and count within a node-wide budget; a container that writes as fast as it can stalls nothing and
