@@ -6,6 +6,8 @@ MAKEFLAGS += --no-print-directory
 
 # demo, test, vm and campaign run this one: release code without the minutes that fat LTO costs. `make build` is the real one.
 VM_PROFILE ?= qemu
+# bench measures what people get, unless told otherwise.
+BENCH_PROFILE := $(if $(filter command line environment,$(origin VM_PROFILE)),$(VM_PROFILE),release)
 # A seed makes the random tests repeatable; a longer campaign finds more.
 CAMPAIGN_SECONDS ?= 3600
 
@@ -56,6 +58,11 @@ campaign: setup vm-binary ## the long tests in full: CAMPAIGN_SECONDS of them
 	@ARMLET_BINARY=$$(cat target/vm-binary) ARMLET_CAMPAIGN_SECONDS=$(CAMPAIGN_SECONDS) PROPTEST_CASES=20000 \
 	    cargo test --workspace --locked
 	@ARMLET_BINARY=$$(cat target/vm-binary) ARMLET_CAMPAIGN_SECONDS=$(CAMPAIGN_SECONDS) cargo test --locked --test qemu
+
+.PHONY: bench
+bench: setup ## measure speed and size beside crun and podman, in one guest: BENCH_ROUNDS of each, at least 20 for a median
+	@cross/build.sh $(BENCH_PROFILE) >target/bench-binary
+	@ARMLET_BINARY=$$(cat target/bench-binary) cargo run --quiet --locked -p armlet-vm --bin bench
 
 .PHONY: clean
 clean: ## remove all that was built and downloaded

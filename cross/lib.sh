@@ -126,3 +126,25 @@ debian_fetch() {
     done
     rm -rf "$pool/part"
 }
+
+# with_libraries ARCH "NAME...": those packages and the ones that pure library dependencies lead to. Maintainer scripts do not
+# run where they are unpacked, so what only those need (debconf, adduser, init helpers) is left out.
+with_libraries() {
+    local arch=$1 queue=$2 seen=" " name
+    local cache="$DEBIAN/packages-$arch-${queue// /-}"
+    if [ ! -e "$cache" ]; then
+        debian_update "$arch"
+        while [ -n "$queue" ]; do
+            name=${queue%% *}
+            queue=${queue#"$name"}; queue=${queue# }
+            case $seen in *" $name "*) continue ;; esac
+            seen+="$name "
+            for name in $(debian_apt "$arch" apt-cache depends --important "$name" | awk '$1 == "Depends:" && $2 ~ /^(lib|zlib)/ && $2 !~ /^lib(debconf|pam|semanage)/ { print $2 }'); do
+                queue+="${queue:+ }$name"
+            done
+        done
+        mkdir -p "$DEBIAN"
+        printf '%s\n' "$seen" >"$cache"
+    fi
+    cat "$cache"
+}

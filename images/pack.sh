@@ -5,28 +5,6 @@
 images=$TARGET/images
 epoch=1735689600
 
-# Packages that pure library dependencies lead to. Maintainer scripts do not run in an image, so what only they need
-# (debconf, adduser, init helpers) is left out.
-with_libraries() {
-    local arch=$1 queue=$2 seen=" " name
-    local cache="$images/packages-$arch-${queue// /-}"
-    if [ ! -e "$cache" ]; then
-        debian_update "$arch"
-        while [ -n "$queue" ]; do
-            name=${queue%% *}
-            queue=${queue#"$name"}; queue=${queue# }
-            case $seen in *" $name "*) continue ;; esac
-            seen+="$name "
-            for name in $(debian_apt "$arch" apt-cache depends --important "$name" | awk '$1 == "Depends:" && $2 ~ /^(lib|zlib)/ && $2 !~ /^lib(debconf|pam|semanage)/ { print $2 }'); do
-                queue+="${queue:+ }$name"
-            done
-        done
-        mkdir -p "$images"
-        printf '%s\n' "$seen" >"$cache"
-    fi
-    cat "$cache"
-}
-
 # The names under which busybox looks up what to do; the package leaves making them to its owner.
 applets="[ awk base64 basename cat chgrp chmod chown cmp cp cut date dd df dirname dmesg du echo env expr false find fold
 grep gunzip gzip head hexdump hostname httpd id ifconfig ip kill killall less ln ls md5sum mkdir mkfifo mknod mktemp mount mv

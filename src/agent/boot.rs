@@ -2,7 +2,7 @@
 //! is wrong with them.
 
 use crate::config::{self, Args, Config};
-use crate::sys::log;
+use crate::sys::{log, memory};
 use clap::Parser;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -45,6 +45,9 @@ pub fn boot(args: &[OsString], check_role: &'static str) -> ExitCode {
     let Some(config) = read_config(&cli.args) else { return ExitCode::from(2) };
     log::init("agent");
     log::set_verbosity(u8::try_from(config.verbosity.max(2)).unwrap_or(u8::MAX));
+    if let Err(error) = memory::plain_pages_only() {
+        tracing::debug!(%error, "huge pages stay on");
+    }
     let probe = move |dir: &Path| check_store(dir, check_role);
     match super::run(config, &probe) {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,7 +6,8 @@ use crate::model::PodUid;
 use crate::store::{PutError, Store};
 use crate::sys::log::chain;
 use std::sync::Arc;
-use std::sync::mpsc as blocking;
+use std::sync::mpsc::{self as blocking, RecvTimeoutError};
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// The way to the store. Dropping it ends the thread after its last commit.
@@ -59,16 +60,62 @@ impl Journal {
     }
 }
 
-/// Commits whatever has changed since the last time, however much it is: a frontier costs one flush.
+/// How long a store that is not whole is left alone before it is tried again without a change.
+const MEND_PAUSE: Duration = Duration::from_secs(30);
+
+/// Commits whatever has changed since the last time, however much it is: a frontier costs one flush. The first commit is
+/// for what opening the store found to mend; a store that stays broken is tried again from time to time.
 fn commit_all(store: &Store, kicks: &blocking::Receiver<u64>, tell: &mpsc::UnboundedSender<Input>) {
-    while let Ok(first) = kicks.recv() {
-        let number = kicks.try_iter().last().unwrap_or(first);
+    let mut number = 0;
+    loop {
         if let Err(error) = store.commit() {
             tracing::error!("{}", chain(&error));
         }
+        let degraded = store.degraded();
+        let pause = degraded.is_some().then_some(MEND_PAUSE);
         // A disk that cannot be written does not hold a status back for ever: facts degrade to memory.
-        if tell.send(Input::Committed { number, degraded: store.degraded() }).is_err() {
+        if tell.send(Input::Committed { number, degraded }).is_err() {
             tracing::debug!("the loop has ended before its last commit was told");
         }
+        let kick = match pause {
+            Some(pause) => kicks.recv_timeout(pause),
+            None => kicks.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match kick {
+            Ok(first) => number = kicks.try_iter().last().unwrap_or(first),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[tokio::test]
+    async fn a_lost_database_is_filled_again_without_a_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Store::open(dir.path(), &|_: &Path| Ok(true));
+        let uid = PodUid::new("p").unwrap();
+        let first = open().store;
+        first.put_pod(&uid, b"kept".to_vec()).unwrap();
+        first.commit().unwrap();
+        drop(first);
+        std::fs::remove_dir_all(dir.path().join("sled")).unwrap();
+
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let journal = Journal::start(Arc::new(open().store), tell).unwrap();
+        assert!(matches!(told.recv().await, Some(Input::Committed { number: 0, degraded: None })));
+        drop(journal);
+        // The thread lets go of the store, and so of the database's lock, when the channel closes.
+        assert!(told.recv().await.is_none());
+
+        // The file is damaged now: only a database that was filled again still knows the pod.
+        std::fs::write(dir.path().join("pods/p.fact"), b"noise").unwrap();
+        let again = open();
+        assert!(again.complete, "{:?}", again.problems);
+        assert_eq!(again.store.pod(&uid).map(|fact| fact.bytes.to_vec()), Some(b"kept".to_vec()));
     }
 }

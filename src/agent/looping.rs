@@ -176,7 +176,7 @@ impl Looping {
         let Some(slot) = self.slots.get_mut(&ended.uid) else { return };
         let Some(action) = slot.land(&ended.key) else { return };
         match &ended.outcome {
-            Outcome::Sandbox { sandbox } => self.mirror.sandbox(sandbox.clone()),
+            Outcome::Sandbox { sandbox, .. } => self.mirror.sandbox(sandbox.clone()),
             Outcome::Container { entry } => self.see_container(entry.clone()),
             Outcome::Done => match &action {
                 Action::DestroySandbox { .. } => self.mirror.drop_sandbox(&ended.uid),

@@ -186,6 +186,10 @@ pub(super) struct Exec {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  armlet images
+  armlet images -o wide                  with the whole digests")]
 pub(super) struct Images {
     /// Another form than the table
     #[arg(short, long, value_enum, value_name = "FORM")]
@@ -242,6 +246,10 @@ pub(super) struct Events {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  armlet version
+  armlet version -o json | jq -r .agent.version")]
 pub(super) struct Version {
     /// Another form than text
     #[arg(short, long, value_enum, value_name = "FORM")]

@@ -5,7 +5,7 @@ use super::client::{Client, Lines};
 use super::error::CliError;
 use super::lookup;
 use super::output::Out;
-use super::table::{self, Tone};
+use super::table::{self, Cell, Table, Tone};
 use crate::model::api::Event;
 
 /// Runs the command.
@@ -16,6 +16,8 @@ pub(super) async fn run(args: &Events, mut client: Client, out: &mut Out) -> Res
     };
     let path = if args.follow { "/armlet/v1/events?follow=true" } else { "/armlet/v1/events" };
     let mut lines = Lines::new(client.stream(path).await?);
+    let mut columns = Columns::default();
+    let mut table = Table::new(HEADINGS);
     let mut any = false;
     while let Some(event) = lines.next::<Event>().await? {
         if !concerns(&event, object.as_deref(), args.namespace.as_deref()) {
@@ -30,17 +32,20 @@ pub(super) async fn run(args: &Events, mut client: Client, out: &mut Out) -> Res
                 out.line("---")?;
                 out.yaml(&event)?;
             }
-            None => {
+            None if args.follow => {
                 if !any {
-                    out.line(&Tone::Head.paint(&row("TIME", "TYPE", "REASON", "OBJECT", "MESSAGE"), out.color()))?;
+                    out.line(&Tone::Head.paint(&columns.line(HEADINGS), out.color()))?;
                 }
-                out.line(&line(&event, out.color()))?;
+                out.line(&tone(&event).paint(&columns.line(texts(&event)), out.color()))?;
             }
+            None => table.row(texts(&event).map(|text| Cell::toned(text, tone(&event)))),
         }
         any = true;
     }
     if !any {
         out.remark("No events.");
+    } else if args.output.is_none() && !args.follow {
+        out.table(&table)?;
     }
     Ok(())
 }
@@ -63,16 +68,35 @@ fn concerns(event: &Event, object: Option<&str>, namespace: Option<&str>) -> boo
     }
 }
 
-/// Events come one by one, so that the columns have fixed widths.
-fn row(time: &str, kind: &str, reason: &str, object: &str, message: &str) -> String {
-    format!("{time:<20}   {kind:<7}   {reason:<18}   {object:<24}   {message}")
+const HEADINGS: [&str; 5] = ["TIME", "TYPE", "REASON", "OBJECT", "MESSAGE"];
+
+fn texts(event: &Event) -> [&str; 5] {
+    [&event.time, &event.kind, &event.reason, &event.object, &event.message].map(String::as_str)
 }
 
-fn line(event: &Event, color: bool) -> String {
-    let plain = [&event.time, &event.kind, &event.reason, &event.object, &event.message].map(|t| table::printable(t));
-    let [time, kind, reason, object, message] = plain.each_ref().map(String::as_str);
-    let tone = if event.kind == "Warning" { Tone::Warn } else { Tone::Plain };
-    tone.paint(&row(time, kind, reason, object, message), color)
+fn tone(event: &Event) -> Tone {
+    if event.kind == "Warning" { Tone::Warn } else { Tone::Plain }
+}
+
+/// Columns of a table whose rows come one by one: as wide as most need, and wider from the first row on that needs it.
+struct Columns([usize; 4]);
+
+impl Default for Columns {
+    fn default() -> Self {
+        Self([20, 7, 18, 24])
+    }
+}
+
+impl Columns {
+    fn line(&mut self, texts: [&str; 5]) -> String {
+        let [cells @ .., last] = texts.map(table::printable);
+        let mut line = String::new();
+        for (cell, width) in cells.iter().zip(&mut self.0) {
+            *width = cell.chars().count().max(*width);
+            line.push_str(&format!("{cell:<width$}   "));
+        }
+        line + &last
+    }
 }
 
 #[cfg(test)]
@@ -91,11 +115,21 @@ mod tests {
 
     #[test]
     fn an_event_is_one_line() {
+        let mut columns = Columns::default();
         assert_eq!(
-            line(&event("Normal", "shop/web-edge1"), true),
+            columns.line(texts(&event("Normal", "shop/web-edge1"))),
             "2026-01-01T00:00:00Z   Normal    Started              shop/web-edge1             Started container main"
         );
-        assert!(line(&event("Warning", "edge1"), true).starts_with("\x1b[33m"));
+        assert_eq!(tone(&event("Warning", "edge1")), Tone::Warn);
+    }
+
+    #[test]
+    fn a_wide_cell_widens_its_column_for_the_rows_that_follow() {
+        let mut columns = Columns::default();
+        let at = |line: &str| line.find("Started container").unwrap();
+        let narrow = at(&columns.line(texts(&event("Normal", "shop/web"))));
+        let wide = at(&columns.line(texts(&event("Normal", "shop/a-name-that-needs-more-room"))));
+        assert_eq!((wide - narrow, at(&columns.line(texts(&event("Normal", "shop/web"))))), (7, wide));
     }
 
     #[test]

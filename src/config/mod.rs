@@ -44,7 +44,8 @@ pub struct Config {
     pub container_log_max_bytes: u64,
     /// How many files a container's log has, the current one included; at least 2. 5. Field `containerLogMaxFiles`.
     pub container_log_max_files: u32,
-    /// Bytes that all logs together may take; none: no budget beyond the above. Field `logBudget`.
+    /// Bytes that all logs together may take; none: a tenth of the file system they lie on, at most 1 GiB.
+    /// Field `logBudget`.
     pub log_budget_bytes: Option<u64>,
     /// The pods' name servers for dnsPolicy ClusterFirst. None. Flag `--cluster-dns`, field `clusterDNS`.
     pub cluster_dns: Vec<IpAddr>,

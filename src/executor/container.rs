@@ -7,7 +7,7 @@ use crate::model::action::{Failure, Outcome, StartPlan};
 use crate::model::pod::{Container, Pod, VolumeKind};
 use crate::model::supervise::{Ask, Reply, SandboxEntry, StartSpec};
 use crate::network::files::{PodFilePaths, PodFiles, node_hosts, node_resolver, write_pod_files};
-use crate::network::resolver::{Resolver, Wanted, pod_resolver};
+use crate::network::resolver::{Resolver, Wanted, Warning, pod_resolver};
 use crate::network::{hostname, hosts};
 use crate::runtime::request::{OverlayRoot, REQUEST_FILE, SPEC_FILE};
 use crate::runtime::spec::{self, Bind, ImageDefaults, Inputs};
@@ -150,16 +150,14 @@ fn pod_files(rooms: &Rooms, pod: &Pod, ips: &[IpAddr]) -> Result<PodFilePaths, F
     } else {
         hosts::hosts_file(ips, &name, domain.as_deref(), aliases)
     };
-    let (resolver, warnings) = resolver(rooms, pod)?;
-    let shown = format!("{}_{}({})", pod.name, pod.namespace, pod.uid);
-    for warning in warnings {
-        tracing::warn!(reason = warning.reason(), "{}", warning.message(&shown));
-    }
+    // The pod's sandbox has told the warnings already.
+    let (resolver, _told) = resolver(rooms, pod)?;
     let files = PodFiles { hosts, resolver: resolver.text(), hostname: name };
     write_pod_files(rooms.dirs(&pod.uid).root(), &files).map_err(config_error)
 }
 
-fn resolver(rooms: &Rooms, pod: &Pod) -> Result<(Resolver, Vec<crate::network::resolver::Warning>), Failure> {
+/// The pod's resolver, and what people should know of it.
+pub(super) fn resolver(rooms: &Rooms, pod: &Pod) -> Result<(Resolver, Vec<Warning>), Failure> {
     let node = match rooms.config.resolv_conf.as_str() {
         "" => None,
         path => Some(node_resolver(Path::new(path)).map_err(config_error)?),

@@ -54,7 +54,7 @@ impl Rooms {
         let logs = LogLimits {
             max_size: config.container_log_max_bytes,
             max_files: config.container_log_max_files,
-            node_budget: config.log_budget_bytes.unwrap_or(u64::MAX),
+            node_budget: crate::observe::log_budget(&config),
         };
         Ok(Self {
             supervisor: Client::new(&run.join("supervisor.sock"), logs),

@@ -4,8 +4,10 @@ use super::Rooms;
 use super::failure::{because, blocking, failed};
 use crate::model::PodUid;
 use crate::model::action::{Outcome, SandboxPlan};
+use crate::model::event::PodEvent;
 use crate::model::pod::Pod;
 use crate::model::supervise::{Ask, Reply, SandboxEntry, SandboxSpec};
+use crate::network::resolver::Warning;
 use crate::network::{self, PodLink};
 use crate::volumes;
 use std::net::{IpAddr, Ipv4Addr};
@@ -48,7 +50,7 @@ pub(super) async fn create(rooms: &Arc<Rooms>, uid: PodUid, pod: Option<Arc<Pod>
         hostname: plan.hostname.clone(),
         sysctls: pod.spec.sysctls.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
     };
-    let at = Arc::clone(rooms);
+    let (at, of) = (Arc::clone(rooms), Arc::clone(&pod));
     let made = blocking(move || {
         let dirs = at.dirs(&uid);
         dirs.create()?;
@@ -62,10 +64,27 @@ pub(super) async fn create(rooms: &Arc<Rooms>, uid: PodUid, pod: Option<Arc<Pod>
         return made;
     }
     match answer {
-        Ok(Reply::Pod(sandbox)) => Outcome::Sandbox { sandbox },
+        Ok(Reply::Pod(sandbox)) => {
+            let rooms = Arc::clone(rooms);
+            let events = tokio::task::spawn_blocking(move || dns_events(&rooms, &of)).await;
+            Outcome::Sandbox { sandbox, events: events.unwrap_or_default() }
+        }
         Ok(other) => failed("FailedCreatePodSandBox", format!("the supervisor answered {other:?}")),
         Err(error) => because("FailedCreatePodSandBox", &error),
     }
+}
+
+/// What the pod's resolver has to leave out. What keeps it from being made is told by the containers' starts.
+fn dns_events(rooms: &Rooms, pod: &Pod) -> Vec<PodEvent> {
+    let shown = format!("{}_{}({})", pod.name, pod.namespace, pod.uid);
+    let warnings = super::container::resolver(rooms, pod).map(|(_, warnings)| warnings).unwrap_or_default();
+    let event = |warning: &Warning| PodEvent {
+        warning: true,
+        reason: warning.reason().to_owned(),
+        field_path: None,
+        message: warning.message(&shown),
+    };
+    warnings.iter().map(event).collect()
 }
 
 /// Why a sandbox could not be made.

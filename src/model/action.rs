@@ -3,6 +3,7 @@
 //! An action leaves the executor as little choice as can be. Each is safe to repeat: doing it again when it was done
 //! already gives the same outcome. The executor is handed the [`Pod`](super::pod::Pod) beside the action.
 
+use super::event::PodEvent;
 use super::pod::{Probe, PullPolicy};
 use super::status::QosClass;
 use super::supervise::{ContainerEntry, SandboxEntry};
@@ -265,6 +266,8 @@ pub enum Outcome {
     Sandbox {
         /// As the supervisor holds it.
         sandbox: SandboxEntry,
+        /// What people should know of the pod on this node, once.
+        events: Vec<PodEvent>,
     },
     /// The network is there.
     Attached {

@@ -4,6 +4,7 @@ use crate::config::{Config, SwapBehavior, Threshold};
 use crate::model::observed::{Capacity, NodeFacts};
 use std::io;
 use std::net::IpAddr;
+use std::path::Path;
 
 /// Why a figure could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -99,13 +100,28 @@ pub fn capacity(config: &Config) -> Result<Capacity, NodeError> {
     })
 }
 
+/// Bytes that all logs together may take: as configured, else by the file system they lie on.
+#[must_use]
+pub fn log_budget(config: &Config) -> u64 {
+    // The folder may be made only with the first pod.
+    let sizes = Path::new(&config.pod_logs_dir).ancestors().filter_map(|folder| rustix::fs::statvfs(folder).ok());
+    let size = sizes.map(|fs| fs.f_blocks.saturating_mul(fs.f_frsize)).next();
+    config.log_budget_bytes.unwrap_or_else(|| default_log_budget(size))
+}
+
+/// A tenth of the file system of `size` bytes, at most 1 GiB; that also where nothing is known of it.
+fn default_log_budget(size: Option<u64>) -> u64 {
+    const MOST: u64 = 1 << 30;
+    size.map_or(MOST, |size| (size / 10).min(MOST))
+}
+
 /// Huge pages set aside at boot, in bytes by the size as a resource's name has it.
 fn hugepages() -> std::collections::BTreeMap<String, u64> {
     let Ok(sizes) = std::fs::read_dir("/sys/kernel/mm/hugepages") else { return Default::default() };
     sizes.flatten().filter_map(|size| hugepage(&size.path())).collect()
 }
 
-fn hugepage(folder: &std::path::Path) -> Option<(String, u64)> {
+fn hugepage(folder: &Path) -> Option<(String, u64)> {
     let kib: u64 = folder.file_name()?.to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
     let pages: u64 = std::fs::read_to_string(folder.join("nr_hugepages")).ok()?.trim().parse().ok()?;
     let name = match kib {
@@ -119,6 +135,16 @@ fn hugepage(folder: &std::path::Path) -> Option<(String, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn logs_may_take_a_tenth_of_their_file_system() {
+        for (size, budget) in [(Some(500 << 20), 50 << 20), (Some(1 << 40), 1 << 30), (Some(0), 0), (None, 1 << 30)] {
+            assert_eq!(default_log_budget(size), budget);
+        }
+        let config = Config { pod_logs_dir: "/nonexistent/pods".to_owned(), ..Config::default() };
+        assert!(log_budget(&config) > 0);
+        assert_eq!(log_budget(&Config { log_budget_bytes: Some(5), ..config }), 5);
+    }
 
     #[test]
     fn meminfo_is_read_by_field() {

@@ -175,7 +175,9 @@ impl Client {
                     _ => None,
                 };
                 // Nobody waits any more: the descriptors are closed, and a session sees its client go.
-                let _ = waiting.map(|to| to.send((reply, fds, exit)));
+                if let Some(to) = waiting {
+                    drop(to.send((reply, fds, exit)));
+                }
                 None
             }
             Message::Notice { notice: Notice::ExecExited { session, exit } } => {

@@ -13,6 +13,7 @@ pub mod inotify;
 pub mod layers;
 pub mod log;
 pub mod machine;
+pub mod memory;
 pub mod mounts;
 pub mod namespaces;
 pub mod netlink;
@@ -29,4 +30,3 @@ pub mod sysctl;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod tree;
-pub mod watch;

@@ -1,8 +1,7 @@
 //! Descriptors that an async task waits for.
 #![expect(unsafe_code, reason = "tokio wants a promise about the descriptor, which this module keeps")]
 
-use super::inotify::FolderWatch;
-use super::watch::Watcher;
+use super::inotify::Watcher;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use tokio::io::Interest;
@@ -18,9 +17,6 @@ pub unsafe trait Steady: AsRawFd {}
 unsafe impl Steady for OwnedFd {}
 
 // SAFETY: it owns its descriptor in a private field that is never replaced.
-unsafe impl Steady for FolderWatch {}
-
-// SAFETY: as for `FolderWatch`.
 unsafe impl Steady for Watcher {}
 
 /// A descriptor in non-blocking mode that tokio watches. The value inside is only lent out shared.

@@ -7,7 +7,7 @@
 //! 4. [`convert`]: the typed v1.Pod becomes a `model` pod; [`identity`] gives its UID.
 //!
 //! Reading never stops at the first problem: it returns what could be read and the list of everything that is wrong.
-//! Back out go [`pod`] (v1.Pod with status, lists), [`emit`] (YAML) and [`status`] (v1.Status for refusals).
+//! Back out go [`pod`] (v1.Pod with status, lists) and [`emit`] (YAML).
 
 mod convert;
 mod defaults;
@@ -27,7 +27,6 @@ pub mod problem;
 pub(crate) mod report;
 mod scalar;
 pub(crate) mod schema;
-pub mod status;
 mod support;
 pub(crate) mod tree;
 mod validate;

@@ -1,10 +1,17 @@
 //! armlet on a real aarch64 kernel with cgroup v2. `make test` runs these; tests of one kind share one boot.
 #![expect(clippy::unwrap_used, reason = "a guest that cannot be made fails the test")]
 
+mod archives;
 mod bare;
+mod cli;
 mod create;
 mod guests;
+mod images;
+mod logs;
+mod manifests;
+mod network;
 mod node;
+mod pod_node;
 mod pods;
 mod resources;
 mod rooms;

@@ -1,222 +1,172 @@
-//! The node that the tests of pods share: armlet as process 1, with the images of `images/` imported.
+//! The node that the tests of manifests, images, logs and the command line share: armlet as process 1, one boot.
 
 use crate::guests::directory;
-use armlet_vm::{Boot, Disk, Guest, Initramfs, Kind, binary, root, target};
-use serde_json::Value;
+use armlet_vm::{Boot, Disk, Guest, Initramfs, Kind, Output, binary, root, target};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-/// How long a test waits for what must come: a guest is emulated, and may share its host.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+/// Long enough for two cores that also do something else.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// The port of the guest that the host reaches; pods on the host's network may take it, one at a time.
+pub(crate) const PORT: u16 = 8080;
+/// The image that most pods run; the node finds it in its preload folder.
+pub(crate) const IMAGE: &str = "localhost/busybox:trixie";
+/// Small logs, so that rotation and the budget are met soon.
+const CONFIG: &str = "\
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+containerLogMaxSize: 128Ki
+containerLogMaxFiles: 3
+---
+apiVersion: armlet.dev/v1alpha1
+kind: NodeConfiguration
+logBudget: 2Mi
+";
 
-/// The shared node. Tests that look at their own pods only run side by side on it.
-pub(crate) fn node() -> &'static Guest {
-    static NODE: OnceLock<Guest> = OnceLock::new();
-    NODE.get_or_init(|| {
-        let directory = directory("pods");
-        let data = directory.join("data");
-        std::fs::create_dir_all(data.join("preload")).unwrap();
-        let images = ["busybox", "busybox-arm32", "redis"];
-        let packed = Command::new(root().join("images/pack.sh")).args(images).stdout(Stdio::null()).status().unwrap();
-        assert!(packed.success());
-        for image in images {
-            let name = format!("{image}.tar");
-            std::fs::copy(target().join("images").join(&name), data.join("preload").join(&name)).unwrap();
-        }
-        let disk = Disk::make(&directory.join("data.img"), 512, "armlet-data", Some(&data)).unwrap();
-        let initramfs = Initramfs::build(Kind::Debug, Some(&binary().unwrap())).unwrap();
-        let guest = Boot::new(&initramfs, &directory).data(&disk).append("armlet.ip=dhcp").start().unwrap();
-        guest.wait_until("armlet images -o json | grep -q localhost/redis", PATIENCE);
-        guest
-    })
+/// The agent may be ended by whoever holds this alone; who talks to it shares it.
+static AGENT: RwLock<()> = RwLock::new(());
+
+/// The guest, with its agent left alone while the guard lives.
+pub(crate) fn node() -> (&'static Node, RwLockReadGuard<'static, ()>) {
+    let node = shared();
+    (node, AGENT.read().unwrap_or_else(PoisonError::into_inner))
 }
 
-static PODS: RwLock<()> = RwLock::new(());
-
-/// Held while a test has pods.
-pub(crate) fn among_others() -> RwLockReadGuard<'static, ()> {
-    PODS.read().unwrap_or_else(PoisonError::into_inner)
+/// The guest, for a test that ends its agent.
+pub(crate) fn node_alone() -> (&'static Node, RwLockWriteGuard<'static, ()>) {
+    let node = shared();
+    (node, AGENT.write().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Held while a test needs the node for itself: all other pods are gone.
-pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
-    PODS.write().unwrap_or_else(PoisonError::into_inner)
+fn shared() -> &'static Node {
+    static NODE: OnceLock<Node> = OnceLock::new();
+    NODE.get_or_init(Node::boot)
 }
 
-/// A static pod on the shared node; dropped, it is removed.
-pub(crate) struct Pod {
-    name: String,
-    path: String,
-    removed: bool,
+/// A guest that is a node.
+pub(crate) struct Node {
+    guest: Guest,
 }
 
-impl Pod {
-    /// Gives the node a pod: `spec` is the YAML of its `spec`.
+impl std::ops::Deref for Node {
+    type Target = Guest;
+    fn deref(&self) -> &Guest {
+        &self.guest
+    }
+}
+
+impl Node {
+    fn boot() -> Self {
+        let directory = directory("features");
+        let binary = binary().unwrap();
+        let initramfs = Initramfs::build(Kind::Debug, Some(&binary)).unwrap();
+        let from = directory.join("data");
+        let preload = from.join("preload");
+        std::fs::create_dir_all(&preload).unwrap();
+        std::fs::copy(image("busybox"), preload.join("busybox.tar")).unwrap();
+        let payload = directory.join("payload");
+        crate::images::archives(&payload);
+        std::fs::copy(image("curl"), payload.join("curl.tar")).unwrap();
+        std::fs::copy(&binary, payload.join("armlet")).unwrap();
+        let payload = Disk::make(&directory.join("payload.img"), 96, "armlet-payload", Some(&payload)).unwrap();
+        let data = Disk::make(&directory.join("data.img"), 512, "armlet-data", Some(&from)).unwrap();
+        let guest = Boot::new(&initramfs, &directory)
+            .data(&data)
+            .payload(&payload)
+            .forward(PORT)
+            .append("armlet.ip=dhcp")
+            .start()
+            .unwrap();
+        let node = Self { guest };
+        node.wait_until("armlet version", PATIENCE);
+        node.write_file("/etc/armlet/config.yaml", CONFIG.as_bytes());
+        node.restart_agent();
+        node.wait_until(&format!("armlet images -o json | grep -q {IMAGE}"), PATIENCE);
+        node
+    }
+
+    /// Kills the agent and waits until another answers.
+    pub(crate) fn restart_agent(&self) {
+        self.ok(&format!(
+            "{AGENT_PID} && kill -9 $agent && until [ -n \"$(cat /sys/fs/cgroup/armlet/agent/cgroup.procs)\" ] && \
+             ! grep -qx $agent /sys/fs/cgroup/armlet/agent/cgroup.procs && armlet version >/dev/null 2>&1; \
+             do usleep 100000; done"
+        ));
+    }
+
+    /// Gives the node a manifest.
+    pub(crate) fn manifest(&self, file: &str, text: &str) {
+        self.write_file(&format!("/etc/armlet/manifests/{file}"), text.as_bytes());
+    }
+
+    /// Waits until a pod is shown with this word (`Running`, `Completed`, ...).
     #[track_caller]
-    pub(crate) fn new(name: &str, spec: &str) -> Self {
-        let indented: String = spec.lines().map(|line| format!("  {line}\n")).collect();
-        let manifest = format!("apiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\nspec:\n{indented}");
-        let path = format!("/etc/armlet/manifests/{name}.yaml");
-        node().write_file(&path, manifest.as_bytes());
-        Self { name: name.to_owned(), path, removed: false }
+    pub(crate) fn wait_for(&self, pod: &str, word: &str) {
+        let line = format!("armlet ps | grep -E '^{pod}(-[a-z]+)? .* {word} '");
+        self.wait_until(&line, PATIENCE);
     }
 
-    /// The pod as the agent shows it now; null while the agent does not know it.
-    pub(crate) fn now(&self) -> Value {
-        let output = node().run("armlet ps -o json", PATIENCE).unwrap();
-        let list: Value = serde_json::from_str(&output.stdout).unwrap_or_default();
-        let prefix = format!("{}-", self.name);
-        let named = |pod: &&Value| {
-            pod.pointer("/metadata/name").and_then(Value::as_str).is_some_and(|name| name.starts_with(&prefix))
-        };
-        list["items"].as_array().and_then(|items| items.iter().find(named)).cloned().unwrap_or_default()
-    }
-
-    /// Waits until the pod is as a test wants it, and gives it as it was then.
+    /// Gives the node one pod and waits until it runs.
     #[track_caller]
-    pub(crate) fn until(&self, what: &str, mut wanted: impl FnMut(&Value) -> bool) -> Value {
-        let pause = Duration::from_millis(250);
-        for _ in 0..PATIENCE.as_millis() / pause.as_millis() {
-            let pod = self.now();
-            if wanted(&pod) {
-                return pod;
-            }
-            std::thread::sleep(pause);
-        }
-        let pod = self.now();
-        panic!("{} is not {what}: {:#}\nevents: {:#?}\n{}", self.name, pod["status"], self.events(), agent_log());
+    pub(crate) fn run_pod(&self, name: &str, spec: &str) {
+        self.manifest(&format!("{name}.yaml"), &pod(name, spec));
+        self.wait_for(name, "Running");
     }
 
-    /// Waits for a phase.
+    /// Takes a manifest away and waits until its pod is gone.
     #[track_caller]
-    pub(crate) fn until_phase(&self, phase: &str) -> Value {
-        self.until(phase, |pod| pod["status"]["phase"] == phase)
+    pub(crate) fn remove_pod(&self, name: &str) {
+        self.ok(&format!("rm -f /etc/armlet/manifests/{name}.yaml"));
+        self.wait_until(&format!("! armlet inspect {name}"), PATIENCE);
     }
 
-    /// Waits until the pod is ready.
+    /// One value of a pod's status or metadata, by the name of its field; the first one where there are several.
     #[track_caller]
-    pub(crate) fn until_ready(&self) -> Value {
-        self.until("ready", |pod| condition(pod, "Ready")["status"] == "True")
+    pub(crate) fn field(&self, pod: &str, pointer: &str) -> serde_json::Value {
+        let text = self.ok(&format!("armlet inspect {pod} -o json"));
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        value.pointer(pointer).cloned().unwrap_or_default()
     }
 
-    /// What a container wrote.
+    /// Runs a script whatever its status.
     #[track_caller]
-    pub(crate) fn log(&self, container: &str) -> String {
-        node().ok(&format!("armlet logs {} -c {container}", self.name))
-    }
-
-    /// What a script prints in a container.
-    #[track_caller]
-    pub(crate) fn exec(&self, container: &str, script: &str) -> String {
-        let script = script.replace('\'', r"'\''");
-        node().ok(&format!("armlet exec {} -c {container} -- sh -c '{script}'", self.name))
-    }
-
-    /// Runs a script that leads to the container's end, and may end with it.
-    #[track_caller]
-    pub(crate) fn kill(&self, container: &str, script: &str) {
-        node().run(&format!("armlet exec {} -c {container} -- sh -c '{script}'", self.name), PATIENCE).unwrap();
-    }
-
-    /// The pod's events, oldest first: `Reason message`.
-    pub(crate) fn events(&self) -> Vec<String> {
-        let prefix = format!("{}-", self.name);
-        let output = node().run("armlet events -o json", PATIENCE).unwrap();
-        let events = output.stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
-        events
-            .filter(|event| text(event, "object").rsplit('/').next().is_some_and(|name| name.starts_with(&prefix)))
-            .map(|event| format!("{} {}", text(&event, "reason"), text(&event, "message")))
-            .collect()
-    }
-
-    /// Takes the manifest away; the pod goes in its own time.
-    pub(crate) fn take_away(&self) {
-        node().ok(&format!("rm -f {}", self.path));
-    }
-
-    /// Takes the manifest away and waits until the agent has forgotten the pod.
-    #[track_caller]
-    pub(crate) fn remove(mut self) {
-        self.removed = true;
-        self.take_away();
-        self.until("gone", Value::is_null);
+    pub(crate) fn try_run(&self, script: &str) -> Output {
+        self.run(script, PATIENCE).unwrap()
     }
 }
 
-impl Drop for Pod {
-    fn drop(&mut self) {
-        if self.removed {
-            return;
-        }
-        self.take_away();
-        if !std::thread::panicking() {
-            self.until("gone", Value::is_null);
-        }
-    }
+/// Shell: sets `agent` to the agent's pid.
+pub(crate) const AGENT_PID: &str = "agent=$(head -n1 /sys/fs/cgroup/armlet/agent/cgroup.procs)";
+
+/// A manifest of a pod with the fields of its spec, in YAML's flow style or indented by two.
+pub(crate) fn pod(name: &str, spec: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  terminationGracePeriodSeconds: 2\n{spec}\n"
+    )
 }
 
-/// A condition of a pod; null without.
-pub(crate) fn condition<'a>(pod: &'a Value, name: &str) -> &'a Value {
-    let conditions = pod["status"]["conditions"].as_array();
-    conditions.and_then(|all| all.iter().find(|condition| condition["type"] == name)).unwrap_or(&Value::Null)
+/// One container that runs a shell script, as an entry of `containers`.
+pub(crate) fn container(name: &str, script: &str) -> String {
+    let script = serde_json::to_string(script).unwrap();
+    format!("  - {{name: {name}, image: {IMAGE}, imagePullPolicy: IfNotPresent, command: [sh, -c, {script}]}}\n")
 }
 
-/// The status of a container or init container; null without.
-pub(crate) fn container<'a>(pod: &'a Value, name: &str) -> &'a Value {
-    ["containerStatuses", "initContainerStatuses"]
-        .iter()
-        .filter_map(|list| pod["status"][list].as_array())
-        .flatten()
-        .find(|status| status["name"] == name)
-        .unwrap_or(&Value::Null)
+/// An image of `images/recipes` as an OCI archive.
+pub(crate) fn image(name: &str) -> PathBuf {
+    let pack = root().join("images/pack.sh");
+    let status = Command::new(&pack).arg(name).stdout(Stdio::null()).status().unwrap();
+    assert!(status.success(), "{} {name} failed", pack.display());
+    target().join(format!("images/{name}.tar"))
 }
 
-/// Where a container waits: reason and message.
-pub(crate) fn waiting<'a>(pod: &'a Value, name: &str) -> (&'a str, &'a str) {
-    reason(&container(pod, name)["state"]["waiting"])
-}
-
-/// How a container ended: reason and exit code.
-pub(crate) fn ended<'a>(pod: &'a Value, name: &str) -> (&'a str, i64) {
-    let state = &container(pod, name)["state"]["terminated"];
-    (reason(state).0, state["exitCode"].as_i64().unwrap_or(-1))
-}
-
-/// How the attempt before ended: reason and exit code.
-pub(crate) fn ended_before<'a>(pod: &'a Value, name: &str) -> (&'a str, i64) {
-    let state = &container(pod, name)["lastState"]["terminated"];
-    (reason(state).0, state["exitCode"].as_i64().unwrap_or(-1))
-}
-
-fn reason(state: &Value) -> (&str, &str) {
-    (state["reason"].as_str().unwrap_or_default(), state["message"].as_str().unwrap_or_default())
-}
-
-/// How often a container was started anew.
-pub(crate) fn restarts(pod: &Value, name: &str) -> i64 {
-    container(pod, name)["restartCount"].as_i64().unwrap_or(-1)
-}
-
-/// The pod's cgroup.
-pub(crate) fn group(pod: &Value) -> String {
-    let class = match pod["status"]["qosClass"].as_str().unwrap() {
-        "Guaranteed" => "",
-        "Burstable" => "burstable/",
-        _ => "besteffort/",
-    };
-    format!("/sys/fs/cgroup/kubepods/{class}pod{}", pod["metadata"]["uid"].as_str().unwrap())
-}
-
-/// The cgroup of a container.
-pub(crate) fn container_group(pod: &Value, name: &str) -> String {
-    let id = container(pod, name)["containerID"].as_str().unwrap();
-    format!("{}/{}", group(pod), id.strip_prefix("armlet://").unwrap())
-}
-
-fn agent_log() -> String {
-    let console = node().console();
-    let lines: Vec<_> = console.lines().collect();
-    lines[lines.len().saturating_sub(40)..].join("\n")
+/// Runs a program of the host, installing its Debian package where it is missing.
+pub(crate) fn host(package: &str, script: &str, directory: &Path) -> String {
+    let script = format!(". '{}'; install_packages {package} >&2; {script}", root().join("cross/lib.sh").display());
+    // The library finds its place by $BASH_SOURCE, so it has to be bash.
+    let output =
+        Command::new("bash").args(["-c", &script]).current_dir(directory).stderr(Stdio::inherit()).output().unwrap();
+    assert!(output.status.success(), "{script}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -1,6 +1,8 @@
 //! Requests and limits as the kernel has them, and what is left on the node when pods have gone: nothing.
 
-use crate::node::{PATIENCE, Pod, alone, among_others, container, container_group, ended, ended_before, group, node};
+use crate::pod_node::{
+    PATIENCE, Pod, alone, among_others, container, container_group, ended, ended_before, group, node,
+};
 use serde_json::Value;
 
 /// The values of these files of a cgroup.

@@ -1,6 +1,6 @@
 //! What a container finds around it, and what it cannot do: looked at from inside, in pods on a real node.
 
-use crate::node::{Pod, among_others, condition, container, container_group, ended, node};
+use crate::pod_node::{Pod, among_others, condition, container, container_group, ended, node};
 use std::collections::BTreeMap;
 
 /// A field of `/proc/<pid>/status`.

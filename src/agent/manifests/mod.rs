@@ -18,8 +18,8 @@ mod names;
 
 pub use merge::{Clash, Desired, FilePods, merge};
 
+use crate::sys::inotify::{WatchId, Watcher};
 use crate::sys::ready::Ready;
-use crate::sys::watch::{WatchId, Watcher};
 use folder::{Folder, Look};
 use std::collections::BTreeMap;
 use std::io;

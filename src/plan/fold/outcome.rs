@@ -130,7 +130,8 @@ fn sandbox_failed(facts: &mut Facts, outcome: &Outcome, now: Now, changes: &mut 
 fn sandbox_created(facts: &mut Facts, outcome: &Outcome, now: Now, changes: &mut Changes) {
     match outcome {
         Outcome::Cancelled => {}
-        Outcome::Sandbox { sandbox } => {
+        Outcome::Sandbox { sandbox, events } => {
+            changes.events.extend(events.iter().cloned());
             facts.durable.sandbox = Some(sandbox.attempt);
             facts.volatile.sandbox = Some(sandbox.attempt);
             facts.volatile.sandbox_failure = None;

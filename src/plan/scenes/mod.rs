@@ -162,7 +162,7 @@ impl Scene {
                     created_wall: now.wall,
                 };
                 self.seen.sandbox = Some(sandbox.clone());
-                Outcome::Sandbox { sandbox }
+                Outcome::Sandbox { sandbox, events: Vec::new() }
             }
             Action::AttachNetwork { address, .. } => {
                 Outcome::Attached { ips: address.iter().map(|a| (*a).into()).collect() }

@@ -297,7 +297,7 @@ impl World {
                     created_at: self.now.boot,
                     created_wall: self.now.wall,
                 });
-                Outcome::Sandbox { sandbox: sandbox.clone() }
+                Outcome::Sandbox { sandbox: sandbox.clone(), events: Vec::new() }
             }
             Action::AttachNetwork { attempt, address } => {
                 self.attached = Some(*attempt);

@@ -4,7 +4,7 @@ use super::reader::{LogReader, Step};
 use crate::model::ContainerId;
 use crate::model::status::State;
 use crate::model::view::NodeView;
-use crate::sys::inotify::FolderWatch;
+use crate::sys::inotify::Watcher;
 use crate::sys::ready::Ready;
 use futures_util::{Stream, stream};
 use hyper::body::Bytes;
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 /// What it takes to go on until a container ends.
 #[derive(Debug)]
 pub(in crate::server) struct Follow {
-    watch: Ready<FolderWatch>,
+    watch: Ready<Watcher>,
     view: watch::Receiver<Arc<NodeView>>,
     id: ContainerId,
     /// Nothing more is to come.
@@ -34,7 +34,9 @@ impl Follow {
         view: watch::Receiver<Arc<NodeView>>,
         id: ContainerId,
     ) -> io::Result<Self> {
-        let watch = Ready::new(FolderWatch::new(path.parent().unwrap_or(Path::new("/")))?)?;
+        let watch = Watcher::new()?;
+        watch.growing(path.parent().unwrap_or(Path::new("/")))?;
+        let watch = Ready::new(watch)?;
         Ok(Self { watch, view, id, over: false })
     }
 
@@ -49,8 +51,8 @@ impl Follow {
         while !self.has_ended() {
             tokio::select! {
                 changed = self.view.changed() => self.over |= changed.is_err(),
-                seen = self.watch.read(FolderWatch::next) => {
-                    self.over |= seen?.gone;
+                changes = self.watch.read(Watcher::take) => {
+                    self.over |= changes?.iter().any(|change| change.gone);
                     break;
                 }
             }

@@ -265,7 +265,7 @@ pub(super) mod tests {
         assert_eq!(read(&own, &client(), 7), None);
         own.truncate(100);
         assert_eq!(read(&own, &client(), 7), None);
-        let evil = [&USUAL[..], &[(15, b"a\nnameserver 6.6.6.6")]].concat();
+        let evil = [USUAL, &[(15, b"a\nnameserver 6.6.6.6".as_slice())]].concat();
         let Some(Heard::Offer(terms)) = read(&answer(7, 2, &evil), &client(), 7) else { panic!() };
         assert_eq!(terms.domain, None);
         let holes: &[(u8, &[u8])] = &[(54, &[10, 0, 2, 2]), (1, &[255, 0, 255, 0]), (51, &[0, 0, 0, 1])];

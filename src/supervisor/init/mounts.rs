@@ -111,7 +111,7 @@ pub(crate) fn load_modules() {
 pub(crate) fn on_initramfs() -> bool {
     const RAMFS: i64 = 0x8584_58f6;
     const TMPFS: i64 = 0x0102_1994;
-    let kind = rustix::fs::statfs("/").map(|s| i64::from(s.f_type)).unwrap_or(0);
+    let kind = rustix::fs::statfs("/").map(|s| s.f_type).unwrap_or(0);
     (kind == RAMFS || kind == TMPFS) && Path::new(MODULES).exists()
 }
 

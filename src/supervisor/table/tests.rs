@@ -274,7 +274,7 @@ impl World {
 
     fn exec(&mut self, n: u8, m: u8) {
         let asker = self.ask();
-        let spec = exec_spec(n, (m % 3 == 0).then_some(500), m % 2 == 0);
+        let spec = exec_spec(n, m.is_multiple_of(3).then_some(500), m.is_multiple_of(2));
         match self.table.admit_exec(&spec) {
             Ok(plan) => {
                 let pid = self.new_pid();

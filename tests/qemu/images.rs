@@ -1,0 +1,112 @@
+//! Images that come from archives: forms, contents, and what is refused.
+
+use crate::archives::{Archive, Layer, Packing, layers};
+use crate::node::{IMAGE, host, image, node};
+use std::path::Path;
+
+/// Writes the archives that these tests import, to be seen by the guest in its payload.
+pub(crate) fn archives(folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    Archive::new("localhost/gzip:1", layers()).write(folder, "gzip.tar");
+    Archive { packing: Packing::Zstd, ..Archive::new("localhost/zstd:1", layers()) }.write(folder, "zstd.tar");
+    let other = vec![Layer::new().file("x", 0o644, b"x").tar()];
+    Archive { architecture: "s390x", ..Archive::new("localhost/foreign:1", other.clone()) }
+        .write(folder, "foreign.tar");
+    Archive { digest_lie: true, ..Archive::new("localhost/lie:1", other.clone()) }.write(folder, "bad-digest.tar");
+    Archive { diff_id_lie: true, ..Archive::new("localhost/lie:2", other) }.write(folder, "bad-diff-id.tar");
+    let hostile = [
+        ("bad-parent.tar", Layer::new().file("../../escaped", 0o644, b"x")),
+        ("bad-link.tar", Layer::new().symlink("out", "/etc").file("out/escaped", 0o644, b"x")),
+        ("bad-hard-link.tar", Layer::new().hard_link("passwd", "../../../../etc/passwd")),
+        ("bad-bomb.tar", Layer::new().claims("zeros", 1 << 40)),
+    ];
+    for (file, layer) in hostile {
+        Archive::new("localhost/hostile:1", vec![Layer::new().file("first", 0o644, b"x").tar(), layer.tar()])
+            .write(folder, file);
+    }
+    let cut = std::fs::read(folder.join("gzip.tar")).unwrap();
+    std::fs::write(folder.join("bad-cut.tar"), &cut[..cut.len() / 2]).unwrap();
+    std::fs::write(folder.join("bad-text.tar"), "not an archive").unwrap();
+    let script = format!(
+        "rm -f saved.tar; skopeo --override-arch arm64 copy --quiet 'oci-archive:{}' docker-archive:saved.tar:localhost/saved:1",
+        image("busybox").display()
+    );
+    host("skopeo", &script, folder);
+}
+
+/// "images from a preload folder at start": nobody imported this one.
+#[test]
+fn the_preload_folder_is_imported_at_start() {
+    let (node, _agent) = node();
+    let images = node.ok("armlet images");
+    assert!(images.contains(IMAGE), "{images}");
+}
+
+/// "OCI layout tar archives, gzip and zstd; whiteouts, opaque folders, hard links, device nodes, setuid bits,
+/// ownership right", as a container sees them.
+#[test]
+fn archives_become_the_root_file_systems_they_hold() {
+    let (node, _agent) = node();
+    for form in ["gzip", "zstd"] {
+        let image = format!("localhost/{form}:1");
+        let imported = node.ok(&format!("armlet import /run/payload/{form}.tar"));
+        assert!(imported.contains(&image), "{imported}");
+        let name = format!("unpacked-{form}");
+        let see = "cd /; ls data opaque; cat data/kept; test data/one -ef data/two && echo linked; \
+                   stat -c '%a %u %g %F %t:%T' setuid owned null; exec sleep 1000000";
+        node.run_pod(
+            &name,
+            &format!(
+                "  containers:\n  - {{name: main, image: {image}, imagePullPolicy: Never, command: [sh, -c, {see:?}]}}"
+            ),
+        );
+        node.wait_until(&format!("armlet logs {name} | grep character"), crate::node::PATIENCE);
+        let seen = node.ok(&format!("armlet logs {name}"));
+        let expected = "data:\nkept\none\ntwo\n\nopaque:\nabove\nkeptlinked\n4755 0 0 regular file 0:0\n\
+                        640 1234 1234 regular file 0:0\n600 0 0 character special file 1:3\n";
+        assert_eq!(seen, expected, "{form}");
+        node.remove_pod(&name);
+    }
+}
+
+/// "docker-save form": as a program of others writes it.
+#[test]
+fn what_skopeo_saves_for_docker_is_imported_and_runs() {
+    let (node, _agent) = node();
+    let imported = node.ok("armlet import /run/payload/saved.tar -o json");
+    assert!(imported.contains("localhost/saved:1"), "{imported}");
+    node.run_pod(
+        "saved",
+        "  containers:\n  - {name: main, image: 'localhost/saved:1', imagePullPolicy: Never, command: [sleep, '1000000']}",
+    );
+    assert_eq!(node.ok("armlet exec saved -- echo here"), "here\n");
+    node.remove_pod("saved");
+}
+
+/// "hostile archives (`..`, absolute links, links out of the root, bombs) refused; digests and diff ids verified", and
+/// an image for other machines is refused by name. Nothing of any is left.
+#[test]
+fn bad_archives_are_refused_and_leave_nothing() {
+    let (node, _agent) = node();
+    for (file, why) in [
+        ("bad-parent.tar", ".."),
+        ("bad-link.tar", "out"),
+        ("bad-hard-link.tar", "passwd"),
+        ("bad-bomb.tar", "zeros"),
+        ("bad-cut.tar", "bad-cut.tar"),
+        ("bad-text.tar", "is no image"),
+        ("bad-digest.tar", "has digest"),
+        ("bad-diff-id.tar", "has digest"),
+        ("foreign.tar", "is for linux/s390x, and this node runs linux/arm64"),
+    ] {
+        let output = node.try_run(&format!("armlet import /run/payload/{file}"));
+        assert_eq!(output.status, 1, "{file}: {output:?}");
+        assert!(output.stderr.contains("nothing was imported") && output.stderr.contains(why), "{file}: {output:?}");
+    }
+    let absent = node.try_run("armlet import /run/payload/absent.tar");
+    assert!(absent.status == 1 && absent.stderr.contains("absent.tar"), "{absent:?}");
+    let images = node.ok("armlet images");
+    assert!(!["hostile", "lie", "foreign"].iter().any(|name| images.contains(name)), "{images}");
+    let left = node.ok("find / -xdev -name escaped; find /var/lib/armlet/images -name zeros -o -name first");
+    assert_eq!(left, "");
+}
