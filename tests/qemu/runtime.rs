@@ -370,10 +370,17 @@ restartPolicy: Never
 containers:
 - {name: said, image: "localhost/busybox:trixie", command: [sh, -c, "printf done >/dev/termination-log"]}
 - {name: elsewhere, image: "localhost/busybox:trixie", terminationMessagePath: /tmp/said, securityContext: {runAsUser: 1000}, command: [sh, -c, "printf gone >/tmp/said; exit 4"]}
-- {name: long, image: "localhost/busybox:trixie", command: [sh, -c, "{ yes x | head -c 5000; printf end; } >/dev/termination-log"]}
 - {name: log, image: "localhost/busybox:trixie", terminationMessagePolicy: FallbackToLogsOnError, command: [sh, -c, "echo last words; exit 5"]}
 - {name: fine, image: "localhost/busybox:trixie", terminationMessagePolicy: FallbackToLogsOnError, command: [echo, words]}
 - {name: silent, image: "localhost/busybox:trixie", command: [sh, -c, "echo words; exit 6"]}
+"#,
+    );
+    let long = Pod::new(
+        "long-message",
+        r#"
+restartPolicy: Never
+containers:
+- {name: long, image: "localhost/busybox:trixie", command: [sh, -c, "{ yes x | head -c 5000; printf end; } >/dev/termination-log"]}
 "#,
     );
     let pod = pod.until_phase("Failed");
@@ -381,9 +388,9 @@ containers:
         |name: &str| container(&pod, name)["state"]["terminated"]["message"].as_str().unwrap_or_default().to_owned();
     assert_eq!(message("said"), "done");
     assert_eq!((message("elsewhere"), ended(&pod, "elsewhere").1), ("gone".to_owned(), 4));
-    // Twelve KiB for all containers of the pod together, at most four for one.
-    let long = message("long");
-    assert_eq!(long.len(), 12 * 1024 / 6);
+    let long = long.until_phase("Succeeded");
+    let long = container(&long, "long")["state"]["terminated"]["message"].as_str().unwrap_or_default();
+    assert_eq!((long.len(), &long[4093..]), (4096, "end"));
     assert_eq!(message("log"), "last words\n");
     assert_eq!((message("fine"), message("silent")), (String::new(), String::new()));
     assert_eq!(condition(&pod, "Ready")["reason"], "PodFailed");
