@@ -1,6 +1,8 @@
 //! Requests and limits as the kernel has them, and what is left on the node when pods have gone: nothing.
 
-use crate::pod_node::{PATIENCE, Pod, alone, among_others, container, container_group, ended, ended_before, group, node};
+use crate::pod_node::{
+    PATIENCE, Pod, alone, among_others, container, container_group, ended, ended_before, group, node,
+};
 use serde_json::Value;
 
 /// The values of these files of a cgroup.
@@ -133,10 +135,10 @@ find /sys/fs/cgroup/kubepods /sys/fs/cgroup/armlet -mindepth 1 -type d | grep -E
 grep -E 'overlay|/pods/|/bundles/' /proc/1/mounts || true
 ls /sys/class/net | grep -vE '^(lo|eth0|armlet0?|cni0|bridge.*)$' | sed 's/^/link /' || true
 ls /run/netns 2>/dev/null || true
-for process in /proc/[0-9]*; do readlink $process/ns/net; done 2>/dev/null | sort -u | grep -vx "$(readlink /proc/1/ns/net)" || true
+readlink /proc/[0-9]*/ns/net | sort -u | grep -vx "$(readlink /proc/1/ns/net)" || true
 ls /var/lib/armlet/pods /run/armlet/pods /run/armlet/bundles /run/armlet/exits /run/armlet/containers | grep -E '^[0-9a-f]{8}' || true
 ls /var/log/containers | grep . || true
-for process in /proc/[0-9]*; do grep -l -E 'sleep|create|exec$' $process/comm; done 2>/dev/null || true
+grep -lx sleep /proc/[0-9]*/comm 2>/dev/null || true
 "#;
 
 /// "every cgroup gone after", and all else that a pod had: mounts, links, namespaces, processes, files.
