@@ -2,21 +2,25 @@
 //! real containers.
 
 use crate::guests::directory;
-use armlet_vm::{Boot, Disk, Initramfs, Kind, root, target};
+use armlet_vm::{Boot, Disk, Initramfs, Kind, root};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Builds `tests/supervisor` for the guest.
 fn program() -> PathBuf {
-    let build = Command::new(root().join("cross/build.sh")).args(["qemu", "--test", "supervisor"]).output().unwrap();
-    assert!(build.status.success(), "{}", String::from_utf8_lossy(&build.stderr));
-    let folder = target().join("aarch64-unknown-linux-musl/qemu/deps");
-    let programs = std::fs::read_dir(folder)
+    let output = Command::new(root().join("cross/cargo.sh"))
+        .args(["test", "--no-run", "--profile", "qemu", "--test", "supervisor", "--message-format=json"])
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "the supervisor's test program does not build for the guest");
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| message["target"]["name"] == "supervisor")
+        .find_map(|message| Some(PathBuf::from(message["executable"].as_str()?)))
         .unwrap()
-        .map(|e| e.unwrap())
-        .filter(|e| e.file_name().to_str().is_some_and(|n| n.starts_with("supervisor-") && !n.contains('.')));
-    programs.max_by_key(|e| e.metadata().unwrap().modified().unwrap()).unwrap().path()
 }
 
 #[test]
