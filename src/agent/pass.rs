@@ -24,7 +24,7 @@ pub(super) const LAST_ADDRESS: &str = "last-address";
 impl Looping {
     /// Makes reality and decisions meet again. Returns when nothing more can be decided now.
     pub(super) fn settle(&mut self) {
-        if !self.table_seen || !self.desired.ready() {
+        if !self.table_seen || !(self.desired.ready() || self.shutdown.is_some()) {
             self.publisher.flush();
             return;
         }

@@ -113,11 +113,8 @@ impl Logger {
             let mut spent: BTreeMap<PodUid, usize> = BTreeMap::new();
             for source in ready {
                 match source {
-                    Source::Logger => {
-                        if !self.orders(now) {
-                            return;
-                        }
-                    }
+                    Source::Logger if self.orders(now) => {}
+                    Source::Logger => return,
                     Source::Output(id, index) => self.output(&id, index, &mut spent, now),
                     _ => {}
                 }
