@@ -1,5 +1,5 @@
 //! Real containers, made by the create child and entered by the exec child, with a small parent in the supervisor's
-//! place (`examples/create_parent.rs`).
+//! place (`create_parent.rs`).
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
@@ -33,7 +33,8 @@ fn run(command: &mut Command) -> String {
 fn payload(folder: &Path) {
     std::fs::create_dir_all(folder).unwrap();
     std::fs::copy(binary().unwrap(), folder.join("armlet")).unwrap();
-    run(Command::new(root().join("cross/build.sh")).args(["qemu", "--example", "create_parent"]));
+    let build = ["build", "--profile", "qemu", "--example", "create_parent"];
+    run(Command::new(root().join("cross/cargo.sh")).args(build));
     let parent = target().join("aarch64-unknown-linux-musl/qemu/examples/create_parent");
     std::fs::copy(parent, folder.join("create_parent")).unwrap();
     run(Command::new(target().join("tools/python/bin/python"))
