@@ -31,8 +31,9 @@ pub(crate) fn rows(node: &Node, rounds: usize, first: f64, say: impl Fn(&str)) -
 
     let mut adopt = Vec::new();
     for _ in 0..rounds {
+        // An agent that lived for more than ten seconds is started again without a growing pause.
         adopt.push(node.interval(
-            "$probe kill $(cat /sys/fs/cgroup/armlet/agent/cgroup.procs) /run/armlet/armlet.sock 20 '\"phase\":\"Running\"'; sleep 1",
+            "sleep 11; $probe kill $(cat /sys/fs/cgroup/armlet/agent/cgroup.procs) /run/armlet/armlet.sock 20 '\"phase\":\"Running\"'",
         )?);
     }
     say(&format!("adoption of 20 pods, ms: {}", spread(&adopt)));
