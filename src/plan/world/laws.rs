@@ -248,9 +248,9 @@ fn running_converges(seed: u64) {
     }
 }
 
-/// Runs worlds for a share of them that a change cannot avoid for long, or for `ARMLET_CAMPAIGN_SECS`.
+/// Runs worlds for a share of them that a change cannot avoid for long, or for `ARMLET_CAMPAIGN_SECONDS`.
 fn campaign(name: &str, worlds: u64, run: fn(u64)) {
-    let secs = std::env::var("ARMLET_CAMPAIGN_SECS").ok().and_then(|s| s.parse().ok());
+    let secs = std::env::var("ARMLET_CAMPAIGN_SECONDS").ok().and_then(|s| s.parse().ok());
     let until = secs.map(|secs| crate::plan::testing::Stopwatch::new(Duration::from_secs(secs)));
     let first = std::env::var("ARMLET_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0);
     let mut seed = first;
