@@ -76,6 +76,7 @@ fn prepare(rooms: &Rooms, pod: &Pod, sandbox: &SandboxEntry, plan: &StartPlan) -
     let lower: Vec<PathBuf> = image.layers.iter().rev().cloned().collect();
     let passwd = account_file(&lower, "/etc/passwd")?;
     let group = account_file(&lower, "/etc/group")?;
+    let lower = lower.into_iter().chain(rooms.skeleton.clone()).collect();
     let root = OverlayRoot { lower, upper: layer.join("upper"), work: layer.join("work") };
     let files = pod_files(rooms, pod, &plan.pod_ips)?;
     let managed = managed(rooms, pod, container, plan, &files)?;

@@ -10,6 +10,7 @@ pub mod probe;
 mod remove;
 mod rooms;
 mod sandbox;
+mod skeleton;
 mod volatile;
 
 pub use image::images_of;

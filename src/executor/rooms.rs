@@ -40,6 +40,8 @@ pub struct Rooms {
     pub memory: u64,
     /// The pods' bridge.
     pub bridge: Bridge,
+    /// The lowest layer of every container, if it could be made.
+    pub skeleton: Option<PathBuf>,
 }
 
 impl Rooms {
@@ -62,6 +64,7 @@ impl Rooms {
             cgroups: Cgroups::open(&config.cgroup_root)?,
             memory: crate::observe::memory_total()?,
             bridge: Bridge { name: "armlet0".to_owned(), gateway: first_address(network), prefix_len },
+            skeleton: make_skeleton(run),
             node_name,
             config,
         })
@@ -104,6 +107,12 @@ fn first_address(network: IpAddr) -> IpAddr {
         IpAddr::V4(a) => IpAddr::V4((u32::from(a).saturating_add(1)).into()),
         IpAddr::V6(a) => IpAddr::V6((u128::from(a).saturating_add(1)).into()),
     }
+}
+
+/// Without it containers are made all the same.
+fn make_skeleton(run: &Path) -> Option<PathBuf> {
+    let made = super::skeleton::make(run);
+    made.inspect_err(|error| tracing::warn!("make {}/skeleton: {error}", run.display())).ok()
 }
 
 /// Opens the image store, and says what was found damaged.
