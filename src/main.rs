@@ -3,10 +3,14 @@
 //! Names that begin with `@` are the roles that armlet starts itself; no command of people's can clash with them.
 
 use armlet::model::supervise::role;
+use armlet::sys::heap::Heap;
 use armlet::{agent, cli, runtime, store, supervisor};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
+
+#[global_allocator]
+static HEAP: Heap = Heap;
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();

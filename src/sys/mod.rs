@@ -9,6 +9,7 @@ pub mod device;
 pub mod durable;
 pub mod exe;
 pub mod files;
+pub mod heap;
 pub mod inotify;
 pub mod layers;
 pub mod log;
