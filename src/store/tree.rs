@@ -114,7 +114,7 @@ fn open_plain(path: &Path) -> sled::Result<sled::Db> {
         .mode(sled::Mode::LowSpace)
         .flush_every_ms(None)
         .segment_size(256 << 10);
-    // Opening starts the seven threads that sled keeps, which would wake every second for nothing.
+    // Opening may start the seven threads that sled keeps, which would wake every second for nothing.
     with_lazy_timers(|| config.open())
 }
 
@@ -192,7 +192,8 @@ impl Tree {
         call: impl FnOnce(&sled::Db) -> sled::Result<T>,
     ) -> Result<T, TreeError> {
         match &self.db {
-            Some(db) => guarded(operation, &self.path, || call(db)),
+            // Here, too: they are started by whoever has the first work for them.
+            Some(db) => guarded(operation, &self.path, || with_lazy_timers(|| call(db))),
             None => Err(TreeError::Stuck { path: self.path.clone() }),
         }
     }
