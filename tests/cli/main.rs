@@ -203,7 +203,7 @@ fn a_fake_node_and_its_pods_are_inspected() {
     assert_eq!(report["attempts"][0]["pid"], 4242);
     assert_eq!(report["pod"]["metadata"]["name"], "web-edge1");
     let (_, out, _) = node.run(&["events"]);
-    assert!(out.contains("1970-01-01T00:00:00Z   Warning   BackOff              shop/web-edge1"), "{out}");
+    assert!(out.contains("1970-01-01T00:00:00Z   Warning   BackOff   shop/web-edge1"), "{out}");
     let (_, out, _) = node.run(&["version"]);
     assert!(out.contains(" on node edge1, "), "{out}");
 }
