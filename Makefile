@@ -11,9 +11,6 @@ BENCH_PROFILE := $(if $(filter command line environment,$(origin VM_PROFILE)),$(
 # A seed makes the random tests repeatable; a longer campaign finds more.
 CAMPAIGN_SECONDS ?= 3600
 
-# The parent of all containers tried alone, with its own test program: `make campaign` runs it.
-CAMPAIGN_ONLY := --skip supervisor::
-
 say = @printf '\033[1m==>\033[0m %s\n'
 
 .PHONY: help
@@ -54,7 +51,7 @@ test: setup ## every ring of tests: on this machine, then in the guest
 	@cargo test --workspace --locked
 	@$(MAKE) vm-binary
 	$(say) "tests in the guest"
-	@ARMLET_BINARY=$$(cat target/vm-binary) cargo test --locked --test qemu -- $(CAMPAIGN_ONLY)
+	@ARMLET_BINARY=$$(cat target/vm-binary) cargo test --locked --test qemu
 
 .PHONY: campaign
 campaign: setup vm-binary ## the long tests in full: CAMPAIGN_SECONDS of them

@@ -168,8 +168,9 @@ fn what_cannot_start_says_why() {
     assert!(message.contains("no such file") && code != 0, "{code} {message}");
     node.remove_group(&spec);
     let broken = container(&mut node, &sandbox, &["/bin/sh"], None, false);
-    fs::write(Path::new(&broken.bundle).join(SPEC_FILE), "{").unwrap();
-    assert!(matches!(agent.run(&broken), ContainerState::StartFailed { .. }));
+    fs::write(Path::new(&broken.bundle).join(REQUEST_FILE), "{").unwrap();
+    let ContainerState::StartFailed { message, .. } = agent.run(&broken) else { panic!() };
+    assert!(message.contains(REQUEST_FILE), "{message}");
 }
 
 fn the_oom_killer_is_seen() {
