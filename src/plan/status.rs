@@ -10,6 +10,9 @@ use crate::model::status::{ContainerStatus, Phase, PodStatus, State, Terminated}
 use crate::model::supervise::ContainerState;
 use std::net::IpAddr;
 
+/// Bytes that all termination messages of a pod may have together (`MaxPodTerminationMessageLogLength`).
+const MESSAGE_BYTES: usize = 12 << 10;
+
 /// The pod's addresses: the node's on the node's network.
 pub(super) fn pod_ips<'a>(view: &View<'a>) -> &'a [IpAddr] {
     let seen = view.seen;
@@ -26,8 +29,9 @@ pub(super) fn pod_ips<'a>(view: &View<'a>) -> &'a [IpAddr] {
 pub(super) fn status(view: &View<'_>, draft: &Draft) -> PodStatus {
     let seen = view.seen;
     let spec = &view.pod.spec;
-    let init: Vec<_> = spec.init_containers.iter().map(|c| container(view, draft, c)).collect();
-    let main: Vec<_> = spec.containers.iter().map(|c| container(view, draft, c)).collect();
+    let share = MESSAGE_BYTES / (spec.init_containers.len() + spec.containers.len()).max(1);
+    let all = |of: &[Container]| of.iter().map(|c| clipped(container(view, draft, c), share)).collect::<Vec<_>>();
+    let (init, main) = (all(&spec.init_containers), all(&spec.containers));
     let mut phase = phase(view, &init, &main);
     let shown = view.shown();
     if matches!(phase, Phase::Succeeded | Phase::Failed) && view.any_live() {
@@ -106,6 +110,19 @@ fn container(view: &View<'_>, draft: &Draft, container: &Container) -> Container
         image_id: record.map(|r| r.image_id.clone()).unwrap_or_default(),
         container_id: record.map(|r| r.id.clone()),
     }
+}
+
+/// The status with messages of at most `share` bytes: each container has an equal part (`normalizeStatus`).
+fn clipped(mut status: ContainerStatus, share: usize) -> ContainerStatus {
+    let last = status.last_state.as_mut();
+    let ended = match &mut status.state {
+        State::Terminated(ended) => Some(ended),
+        State::Waiting { .. } | State::Running { .. } => None,
+    };
+    for message in ended.into_iter().chain(last).filter_map(|ended| ended.message.as_mut()) {
+        message.truncate(message.floor_char_boundary(share));
+    }
+    status
 }
 
 fn started_at(view: &View<'_>, id: &crate::model::ContainerId) -> crate::model::WallTime {

@@ -133,7 +133,7 @@ containers:
 const TRACES: &str = r#"
 find /sys/fs/cgroup/kubepods /sys/fs/cgroup/armlet -mindepth 1 -type d | grep -E '/pod[0-9a-f]|/create-|/exec-' || true
 grep -E 'overlay|/pods/|/bundles/' /proc/1/mounts || true
-ls /sys/class/net | grep -vE '^(lo|eth0|armlet0?|cni0|bridge.*)$' | sed 's/^/link /' || true
+ls /sys/class/net | grep -vE '^(lo|eth0|armlet0)$' | sed 's/^/link /' || true
 ls /run/netns 2>/dev/null || true
 readlink /proc/[0-9]*/ns/net | sort -u | grep -vx "$(readlink /proc/1/ns/net)" || true
 ls /var/lib/armlet/pods /run/armlet/pods /run/armlet/bundles /run/armlet/exits /run/armlet/containers | grep -E '^[0-9a-f]{8}' || true

@@ -110,6 +110,30 @@ fn an_end_is_told_when_all_are_done() {
     }
 }
 
+/// Five containers share 12 KiB (`normalizeStatus`); a character that does not fit goes whole.
+#[test]
+fn termination_messages_share_what_a_pod_may_say() {
+    let mut pod = pod("p", &["a", "b", "c", "d"]);
+    pod.spec.restart_policy = RestartPolicy::Always;
+    pod.spec.init_containers = vec![sidecar("side")];
+    let mut scene = Scene::new(pod);
+    scene.go();
+    let text = format!("x{}", "€".repeat(1300));
+    for seen in &mut scene.seen.containers {
+        seen.message = Some(text.clone());
+    }
+    for name in ["a", "side"] {
+        scene.exit(name, 1);
+    }
+    scene.go();
+    scene.pass(1000);
+    scene.go();
+    for name in ["a", "side"] {
+        let last = scene.container(name).last_state.clone().unwrap();
+        assert_eq!(last.message.as_deref(), text.get(..2455), "{name}");
+    }
+}
+
 #[test]
 fn a_failed_init_container_fails_a_pod_that_never_restarts() {
     let mut pod = pod("p", &["app"]);
