@@ -84,14 +84,26 @@ pub fn execve(path: &CStr, args: &[CString], env: &[CString]) -> io::Error {
     io::Error::last_os_error()
 }
 
-/// Marks every descriptor from `first` on close-on-exec.
+/// Closes every descriptor but the standard streams and `kept`. What a container controls may be looked at after that
+/// only: a path of its own can lead through `/proc/self/fd` to whatever is open, close-on-exec or not.
 ///
 /// # Errors
-/// ENOSYS before Linux 5.11.
-pub fn close_on_exec_from(first: u32) -> io::Result<()> {
-    // SAFETY: changes flags of descriptors only.
-    let result = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+/// ENOSYS before Linux 5.9.
+///
+/// # Safety
+/// Whoever owns one of the descriptors must neither use nor close it again: the process becomes another program or ends.
+pub unsafe fn close_all_but(kept: RawFd) -> io::Result<()> {
+    let kept = libc::c_uint::try_from(kept).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
+    let close = |first: libc::c_uint, last: libc::c_uint| {
+        if first > last {
+            return Ok(());
+        }
+        // SAFETY: takes plain numbers; the caller answers for the owners.
+        let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    };
+    close(3, kept.saturating_sub(1))?;
+    close(kept.saturating_add(1).max(3), libc::c_uint::MAX)
 }
 
 /// Takes over a descriptor that the parent passed by number, and marks it close-on-exec.
@@ -130,4 +142,36 @@ pub fn exit_now(code: u8) -> ! {
 pub unsafe fn forget_variable(name: &str) {
     // SAFETY: the caller promises that there is no other thread.
     unsafe { std::env::remove_var(name) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::children::{self, Ended};
+    use rustix::io::fcntl_getfd;
+
+    fn open(number: RawFd) -> bool {
+        // SAFETY: only asked whether it is open.
+        fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) }).is_ok()
+    }
+
+    #[test]
+    fn only_what_is_kept_stays_open() {
+        let null = std::fs::File::open("/dev/null").unwrap();
+        for kept in [3, 40, 2] {
+            // Nothing is allocated in the child: another thread's lock may be held there.
+            let child = children::fork(|| {
+                // SAFETY: the child owns its copies of these numbers and ends below.
+                let prepared = unsafe {
+                    let copies = [3, 4, 40, 41, 900].map(|number| libc::dup2(null.as_raw_fd(), number) == number);
+                    copies.iter().all(|made| *made) && close_all_but(kept).is_ok()
+                };
+                let left = (3..1000).filter(|number| open(*number)).count();
+                u8::from(!(prepared && left == usize::from(kept >= 3) && open(kept) && open(0)))
+            })
+            .unwrap();
+            let ended = std::iter::repeat_with(|| children::reap(child).unwrap()).find_map(|ended| ended);
+            assert_eq!(ended, Some(Ended::Code(0)), "{kept}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::launch::{Launch, NotRunnable};
 use super::report::Status;
+use crate::sys::program::exit_now;
 use libcontainer::oci_spec::runtime::Spec;
 use libcontainer::workload::{Executor, ExecutorError, ExecutorSetEnvsError, ExecutorValidationError};
 use std::cell::OnceCell;
@@ -45,7 +46,13 @@ impl Executor for ProgramExecutor {
 
     fn exec(&self, _: &Spec) -> Result<(), ExecutorError> {
         let program = self.program.get().ok_or(ExecutorError::InvalidArg)?;
-        let failure = self.launch.become_program(program);
-        Err(ExecutorError::Other(self.told(&failure)))
+        // libcontainer only marks its descriptors close-on-exec; the path of the program may lead through them.
+        let failure = match self.status.close_all_others() {
+            Ok(()) => self.launch.become_program(program),
+            Err(source) => NotRunnable::Confinement { operation: "close descriptors", source },
+        };
+        self.told(&failure);
+        // libcontainer's own way out would use what is closed now.
+        exit_now(127)
     }
 }

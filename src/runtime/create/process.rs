@@ -14,7 +14,7 @@ use crate::runtime::request::{CreateRequest, REQUEST_FILE};
 use crate::sys::privileges;
 use crate::sys::program::{self, Side};
 use oci_spec::runtime::{PosixRlimit, PosixRlimitType, Process};
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::process::{DumpableBehavior, Pid, PidfdFlags, Resource, Rlimit};
 use rustix::thread::ThreadNameSpaceType;
 use std::io::{self, Read};
@@ -124,8 +124,9 @@ fn same_container(order: &ExecOrder) -> Result<(), CreateError> {
 /// Opens a terminal in the container and hands its master to the supervisor.
 fn open_terminal(supervisor: &OwnedFd, size: Option<(u16, u16)>, uid: u32) -> Result<OwnedFd, CreateError> {
     let open = || -> io::Result<(OwnedFd, OwnedFd)> {
-        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let master = rustix::fs::openat(CWD, "/dev/pts/ptmx", flags, Mode::empty())?;
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        // A link could lead to the host's terminals, through what is still open here.
+        let master = rustix::fs::openat2(CWD, "/dev/pts/ptmx", flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
         // What the container has put there instead must not get this process's descriptors.
         let magic = rustix::fs::fstatfs(&master)?.f_type;
         if u64::try_from(magic).ok() != Some(DEVPTS_MAGIC) {
@@ -162,7 +163,7 @@ fn become_program(
     terminal: Option<&OwnedFd>,
     status: Status,
 ) -> ! {
-    let failure = match prepare(launch, process, entered, terminal) {
+    let failure = match prepare(launch, process, entered, terminal, status) {
         Ok(program) => launch.become_program(&program),
         Err(failure) => failure,
     };
@@ -175,6 +176,7 @@ fn prepare(
     process: &Process,
     entered: &Entered,
     terminal: Option<&OwnedFd>,
+    status: Status,
 ) -> Result<std::ffi::CString, NotRunnable> {
     let step = |operation| move |source| NotRunnable::Confinement { operation, source };
     let namespace = ThreadNameSpaceType::CONTROL_GROUP;
@@ -185,17 +187,30 @@ fn prepare(
     if let Some(terminal) = terminal {
         take_terminal(terminal).map_err(step("take the terminal"))?;
     }
-    program::close_on_exec_from(3).map_err(step("mark descriptors"))?;
+    // The working directory is the container's to choose: through a descriptor of this process, the cgroup's for one,
+    // a link there would lead out of the container.
+    status.close_all_others().map_err(step("close descriptors"))?;
     for limit in process.rlimits().iter().flatten() {
         set_limit(limit).map_err(step("set a resource limit"))?;
     }
     rustix::process::umask(Mode::from_raw_mode(process.user().umask().unwrap_or(0o022)));
-    rustix::process::chdir(process.cwd()).map_err(io::Error::from).map_err(step("enter the working directory"))?;
+    enter_folder(process.cwd()).map_err(step("enter the working directory"))?;
     let user = process.user();
     let groups = user.additional_gids().as_deref().unwrap_or_default();
     privileges::become_user(user.uid(), user.gid(), groups).map_err(step("become the container's user"))?;
     launch.limit_effective()?;
     launch.find()
+}
+
+/// Enters a folder of the container, and makes sure that it is one.
+fn enter_folder(folder: &Path) -> io::Result<()> {
+    rustix::process::chdir(folder)?;
+    // Of a folder that cannot be reached from the root the kernel says "(unreachable)" first (getcwd(2)).
+    let entered = rustix::process::getcwd(Vec::new())?;
+    if entered.as_bytes().starts_with(b"/") {
+        return Ok(());
+    }
+    Err(io::Error::other("it lies outside of the container"))
 }
 
 fn take_terminal(terminal: &OwnedFd) -> io::Result<()> {

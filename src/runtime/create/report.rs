@@ -37,10 +37,21 @@ impl Status {
     #[expect(unsafe_code, reason = "the descriptor was inherited through clone as a plain number")]
     pub(super) fn say(self, report: &ChildReport) {
         if let Ok(text) = serde_json::to_vec(report) {
-            // SAFETY: the number was a pipe's write end when this process was cloned, and nothing closes it before.
+            // SAFETY: the number was a pipe's write end when this process was cloned, and nothing closes it.
             let pipe = unsafe { std::os::fd::BorrowedFd::borrow_raw(self.0) };
             let _ = rustix::io::write(pipe, &text);
         }
+    }
+
+    /// Closes every other descriptor but the standard streams: the last thing before this process looks at what the
+    /// container controls. After that it can only tell, and become the program or end.
+    ///
+    /// # Errors
+    /// Of close_range.
+    #[expect(unsafe_code, reason = "descriptors are closed behind their owners' backs")]
+    pub(super) fn close_all_others(self) -> io::Result<()> {
+        // SAFETY: the owners are this process's copies of values that it never comes back to.
+        unsafe { program::close_all_but(self.0) }
     }
 }
 
