@@ -53,8 +53,9 @@ pub fn default_rules() -> Vec<Rule> {
         make(Kind::Char),
         make(Kind::Block),
     ];
-    // null, zero, full, random, urandom, tty, console, ptmx; the pseudo-terminals.
-    for (major, minor) in [(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0), (5, 1), (5, 2)] {
+    // null, zero, full, random, urandom, tty, ptmx; the pseudo-terminals. Not console (5:1), which others give: a
+    // container's `/dev/console` is a pseudo-terminal, and with that number it could stop the board's own.
+    for (major, minor) in [(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0), (5, 2)] {
         rules.push(node(Kind::Char, Some(major), Some(minor)));
     }
     rules.push(node(Kind::Char, Some(136), None));
@@ -241,6 +242,9 @@ mod tests {
             (Kind::Char, 1, 3, Access::ALL.0, true),
             (Kind::Char, 136, 7, read | write, true),
             (Kind::Char, 5, 2, read | write, true),
+            (Kind::Char, 5, 1, make, true),
+            (Kind::Char, 5, 1, read, false),
+            (Kind::Char, 5, 1, write, false),
             (Kind::Char, 1, 1, make, true),
             (Kind::Char, 1, 1, read, false),
             (Kind::Char, 1, 11, read, false),
