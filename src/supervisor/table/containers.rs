@@ -176,8 +176,8 @@ impl Table {
     }
 
     fn created(&mut self, id: &ContainerId, pid: u32, ours: bool, now: Now) {
-        let stray = self.take_stray(pid);
         let taken = self.children.contains_key(&pid);
+        let stray = self.take_stray(pid, ours && !taken);
         let Some(Container { phase: Phase::Creating { first, first_ended, .. }, .. }) = self.containers.get_mut(id)
         else {
             return;

@@ -169,8 +169,13 @@ impl Table {
         self.strays.push_back(Stray { pid, how });
     }
 
-    /// How a process ended that was unknown at that time.
-    fn take_stray(&mut self, pid: u32) -> Option<Ended> {
+    /// How a process ended that was unknown at that time. Is it `here`, a child that is not reaped, then a stray of that
+    /// number was another process, and is forgotten.
+    fn take_stray(&mut self, pid: u32, here: bool) -> Option<Ended> {
+        if here {
+            self.strays.retain(|s| s.pid != pid);
+            return None;
+        }
         let at = self.strays.iter().rposition(|s| s.pid == pid)?;
         self.strays.remove(at).map(|s| s.how)
     }

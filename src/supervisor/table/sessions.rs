@@ -139,8 +139,8 @@ impl Table {
     }
 
     fn exec_created(&mut self, session: u64, pid: u32, ours: bool) {
-        let stray = self.take_stray(pid);
         let taken = self.children.contains_key(&pid);
+        let stray = self.take_stray(pid, ours && !taken);
         let Some(s) = self.sessions.get_mut(&session) else { return };
         let itself = pid == s.child;
         if s.first.is_some() || (stray.is_none() && !itself && (!ours || taken)) {
