@@ -29,6 +29,8 @@ pub(crate) enum Source {
     ExecReport(u64),
     /// The socket over which a session's terminal comes.
     ExecConsole(u64),
+    /// The events file of the cgroup that a session has left.
+    ExecGroup(u64),
     /// A sandbox helper's socket.
     Helper(PodUid),
     /// In the logger: a container's first or second output.

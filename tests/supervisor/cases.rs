@@ -347,6 +347,13 @@ fn exec_sessions(cgroup: &Path) {
         (left == 0).then_some(())
     });
 
+    // What a program leaves running keeps the group, and only for as long as it runs.
+    let (session, _fds) = begin(&mut agent, exec_spec(id, "sleep 0.5 >/dev/null 2>&1 & exit 0"));
+    assert_eq!(agent.exec_over(session), ExecExit::Exited { code: 0 });
+    let group = node.group(&container).join(format!("exec-{session}"));
+    assert!(group.exists(), "the program left something running");
+    until("the group that was left is gone", || (!group.exists()).then_some(()));
+
     // A time-out ends all that was started.
     let began = millis();
     let slow = ExecSpec { timeout_ms: Some(300), ..exec_spec(id, "setsid sleep 300 & sleep 300") };
@@ -365,13 +372,18 @@ fn exec_sessions(cgroup: &Path) {
         Reply::Refused { .. }
     ));
 
-    // A session outlives the agent that asked for it, and does not outlive its container.
+    // A session outlives the agent that asked for it, but not for long once another is there.
     let mark = node.folder.path().join("mark");
-    let (_, fds) =
+    let (session, fds) =
         begin(&mut agent, exec_spec(id, &format!("sleep 0.5; echo x && touch {}; sleep 300", mark.display())));
+    let group = node.group(&container).join(format!("exec-{session}"));
     drop((agent, fds));
     let (mut agent, ..) = node.agent();
     until("the session goes on", || mark.exists().then_some(()));
+    assert!(group.exists());
+    until("the session is ended", || (!group.exists()).then_some(()));
+
+    // It does not outlive its container.
     let (session, fds) = begin(&mut agent, exec_spec(id, "echo ready; sleep 300"));
     fs::File::from(fds.into_iter().next().unwrap()).read_exact(&mut [0; 6]).unwrap();
     agent.ask(Ask::Kill { id: id.clone() });

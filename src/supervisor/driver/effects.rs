@@ -1,10 +1,10 @@
 //! Performing what the table decided. What fails is said and, where a container depends on it, told to the table.
 
-use super::{Starting, Supervisor, TRIM_PAUSE};
+use super::{LeftGroup, Starting, Supervisor, TRIM_PAUSE};
 use crate::model::supervise::{Notice, Reply, SandboxSpec, StartSpec};
 use crate::model::time::Now;
 use crate::model::{ContainerId, Millis};
-use crate::supervisor::groups::OWN;
+use crate::supervisor::groups::{self, OWN};
 use crate::supervisor::poller::{Interest, Source};
 use crate::supervisor::streams::{self, ReportPipe};
 use crate::supervisor::table::{Asker, Effect};
@@ -14,6 +14,8 @@ use std::io;
 
 /// A create child's group that is not empty yet is tried again after this time.
 const STALE_PAUSE: Millis = Millis(100);
+/// Groups of ended sessions that are watched at the same time. One beyond that stays until its container ends.
+const MAX_LEFT_GROUPS: usize = 512;
 
 impl Supervisor {
     pub(super) fn perform(&mut self, effect: Effect, now: Now) {
@@ -81,9 +83,11 @@ impl Supervisor {
     fn spawn_create(&mut self, spec: &StartSpec) -> io::Result<u32> {
         let (child, own) = streams::make(spec.tty, spec.stdin)?;
         let report = self.poller.add(own.report, Source::Report(spec.id.clone()), Interest::Read)?;
-        let console = own.console.map(|c| self.poller.add(c, Source::Console(spec.id.clone()), Interest::Read));
-        self.starting
-            .insert(spec.id.clone(), Starting { report: ReportPipe::new(report), console: console.transpose()? });
+        let starting = Starting { report: ReportPipe::new(report), console: None };
+        let starting = self.starting.entry(spec.id.clone()).insert_entry(starting).into_mut();
+        if let Some(console) = own.console {
+            starting.console = Some(self.poller.add(console, Source::Console(spec.id.clone()), Interest::Read)?);
+        }
         if let Some((stdout, stderr)) = own.outputs {
             self.logs.open(&spec.id, &spec.pod, &spec.log_path, vec![stdout, stderr]);
         }
@@ -141,6 +145,10 @@ impl Supervisor {
             // Whoever joined after the first time is too late.
             warn("kill a container's group", self.groups.kill(&entry.cgroup));
             self.groups.remove_sessions(&entry.cgroup);
+            let below = format!("{}/", entry.cgroup);
+            for (_, left) in self.left_groups.extract_if(.., |_, left| left.cgroup.starts_with(&below)) {
+                drop(self.poller.remove(left.events));
+            }
             warn("write an exit record", self.records.record(entry));
         }
     }
@@ -164,8 +172,8 @@ impl Supervisor {
         }
     }
 
-    /// Lets a session's descriptors and group go. What the program left running keeps the group until the container
-    /// ends.
+    /// Lets a session's descriptors go, and its group: at once, or when what the program left running has ended, be it
+    /// only a process that is just dying.
     pub(super) fn drop_session(&mut self, session: u64) {
         let Some(streams) = self.sessions.remove(&session) else { return };
         if let Some(report) = streams.report {
@@ -174,7 +182,34 @@ impl Supervisor {
         if let Some(console) = streams.console {
             drop(self.poller.remove(console));
         }
-        let _ = self.groups.remove(&streams.cgroup);
+        if self.groups.remove(&streams.cgroup).is_err() && self.left_groups.len() < MAX_LEFT_GROUPS {
+            self.watch_left_group(session, streams.cgroup);
+        }
+    }
+
+    fn watch_left_group(&mut self, session: u64, cgroup: String) {
+        let Ok(Some(events)) = self.groups.events(&cgroup) else { return };
+        // Watched before it is looked at, so that no change is missed in between.
+        match self.poller.add(events, Source::ExecGroup(session), Interest::Priority) {
+            Ok(events) => {
+                self.left_groups.insert(session, LeftGroup { cgroup, events });
+                self.left_group_changed(session);
+            }
+            Err(e) => tracing::warn!(cgroup, error = %e, "the group of a session cannot be watched"),
+        }
+    }
+
+    /// Removes the group of a session that is over, if it is empty.
+    pub(super) fn left_group_changed(&mut self, session: u64) {
+        if let Some(left) = self.left_groups.remove(&session) {
+            if groups::populated(&left.events.fd) {
+                self.left_groups.insert(session, left);
+                return;
+            }
+            drop(self.poller.remove(left.events));
+            // One with groups of the container's own in it stays until the container ends.
+            let _ = self.groups.remove(&left.cgroup);
+        }
     }
 
     /// Removes a create child's group, now or when its last process has gone.

@@ -35,6 +35,7 @@ impl Supervisor {
             Source::Group(id) => self.group_changed(id, now),
             Source::ExecReport(session) => self.exec_reports(*session),
             Source::ExecConsole(session) => self.exec_console(*session),
+            Source::ExecGroup(session) => self.left_group_changed(*session),
             Source::Helper(pod) => self.helper(pod, now),
             // Only the logger reads outputs.
             Source::Output(..) => {}

@@ -48,6 +48,8 @@ pub(crate) struct Supervisor {
     stdins: BTreeMap<ContainerId, OwnedFd>,
     emptying: BTreeMap<ContainerId, Watched>,
     sessions: BTreeMap<u64, Streams>,
+    /// Groups of sessions that are over but for what their programs left running.
+    left_groups: BTreeMap<u64, LeftGroup>,
     /// Groups of create children that could not be removed yet.
     stale_groups: BTreeSet<String>,
     stale_at: Option<BootTime>,
@@ -87,6 +89,13 @@ struct Streams {
     size: Option<(u16, u16)>,
 }
 
+/// The cgroup of a session that is over, watched until it is empty.
+#[derive(Debug)]
+struct LeftGroup {
+    cgroup: String,
+    events: Watched,
+}
+
 impl Supervisor {
     /// Takes the lock, finds what an earlier supervisor left, and opens the socket.
     ///
@@ -124,6 +133,7 @@ impl Supervisor {
             stdins: BTreeMap::new(),
             emptying: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            left_groups: BTreeMap::new(),
             stale_groups: BTreeSet::new(),
             stale_at: None,
             trim_at: Some(clock::now().boot + TRIM_PAUSE),

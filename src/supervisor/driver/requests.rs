@@ -33,6 +33,7 @@ impl Supervisor {
                 tracing::info!(version, "an agent said hello");
                 self.logs.set_limits(logs);
                 self.hello(asker);
+                self.table.agent_changed(asker.link, now);
             }
             Ask::CreateSandbox(spec) => self.table.create_sandbox(spec, asker, now),
             Ask::RemoveSandbox { pod } => self.table.remove_sandbox(&pod, asker),
@@ -128,20 +129,22 @@ impl Supervisor {
             ExecOrder { spec: spec.clone(), pid: plan.pid, bundle: plan.bundle.clone(), cgroup: plan.cgroup.clone() };
         let order = exe::sealed_bytes("order", &serde_json::to_vec(&order)?)?;
         let (child, own) = streams::make(spec.tty, spec.stdin)?;
-        let pid = roles::exec(&self.exe, &self.groups, &child, &order)?;
+        // All that can fail comes before the child: one that nobody knew of would run on.
         let report = self.poller.add(own.report, Source::ExecReport(plan.session), Interest::Read)?;
-        let console = own.console.map(|c| self.poller.add(c, Source::ExecConsole(plan.session), Interest::Read));
         let streams = Streams {
             cgroup: plan.cgroup.clone(),
             report: Some(ReportPipe::new(report)),
-            console: console.transpose()?,
+            console: None,
             stdin: own.stdin,
             outputs: own.outputs.map(|(out, err)| vec![out, err]).unwrap_or_default(),
             terminal: false,
             size: spec.size,
         };
-        self.sessions.insert(plan.session, streams);
-        Ok(pid)
+        let streams = self.sessions.entry(plan.session).insert_entry(streams).into_mut();
+        if let Some(console) = own.console {
+            streams.console = Some(self.poller.add(console, Source::ExecConsole(plan.session), Interest::Read)?);
+        }
+        roles::exec(&self.exe, &self.groups, &child, &order)
     }
 
     fn resize(&mut self, asker: Asker, session: u64, width: u16, height: u16) {

@@ -11,6 +11,9 @@ const MAX_SESSIONS: usize = 128;
 const READY_WAIT: Millis = Millis(30_000);
 /// How long a killed session is waited for before it is told as over.
 const KILL_WAIT: Millis = Millis(2_000);
+/// What a session still gets once another agent is there than the one that asked for it: nobody can have its output any
+/// more, but what it began may be about to end by itself.
+const ORPHAN_WAIT: Millis = Millis(5_000);
 
 /// One session.
 #[derive(Debug)]
@@ -224,6 +227,15 @@ impl Table {
             self.effects.push(Effect::KillSession(session));
         }
         self.done_or(asker, Ok(()));
+    }
+
+    /// Another agent is there, or the same one again: sessions that others asked for have lost the end of their streams,
+    /// and would hold their places for as long as they like.
+    pub(crate) fn agent_changed(&mut self, link: u64, now: Now) {
+        let end = now.boot + ORPHAN_WAIT;
+        for session in self.sessions.values_mut().filter(|s| s.asker.link != link) {
+            session.kill_at = Some(session.kill_at.map_or(end, |at| at.min(end)));
+        }
     }
 
     /// Kills what has run long enough.

@@ -141,6 +141,60 @@ fn a_process_that_ended_unnamed_is_remembered_for_its_report() {
 }
 
 #[test]
+fn a_number_that_is_used_again_means_the_process_that_has_it_now() {
+    let mut table = with_sandbox(4);
+    started(&mut table, 1, 100, 101);
+    table.start(spec(2), asker(1));
+    table.create_spawned(&id(2), 102, 1000, at(0));
+    for pid in [103, 104] {
+        table.stray_ended(pid, Ended::Code(5));
+    }
+    table.create_report(&id(2), ChildReport::Created { pid: 103 }, true, at(1));
+    table.create_report(&id(2), ChildReport::Started, false, at(2));
+    assert_eq!(table.who(103), Some(&Who::First(id(2))));
+    assert!(matches!(table.container(&id(2)).unwrap().state, ContainerState::Running { pid: 103, .. }));
+    let plan = table.admit_exec(&exec_spec(1, None, false)).unwrap();
+    table.exec_spawned(plan.session, &exec_spec(1, None, false), 105, asker(2), at(3));
+    table.exec_report(plan.session, ChildReport::Created { pid: 104 }, true);
+    table.exec_report(plan.session, ChildReport::Started, false);
+    assert_eq!(table.who(104), Some(&Who::ExecFirst(plan.session)));
+    assert!(!table.take_effects().iter().any(|e| matches!(e, Effect::SessionOver { .. })));
+    assert!(table.strays.is_empty());
+}
+
+#[test]
+fn sessions_of_an_agent_that_is_gone_are_ended_when_the_next_is_there() {
+    let mut table = with_sandbox(4);
+    started(&mut table, 1, 100, 101);
+    let session = |table: &mut Table, child, timeout, link| {
+        let spec = exec_spec(1, timeout, false);
+        let plan = table.admit_exec(&spec).unwrap();
+        table.exec_spawned(plan.session, &spec, child, Asker { link, seq: 1 }, at(0));
+        table.exec_report(plan.session, ChildReport::Created { pid: child + 1 }, true);
+        table.exec_report(plan.session, ChildReport::Started, false);
+        plan.session
+    };
+    let endless = session(&mut table, 200, None, 1);
+    let short = session(&mut table, 300, Some(1000), 1);
+    let of_the_next = session(&mut table, 400, None, 2);
+    table.take_effects();
+    table.agent_changed(2, at(100));
+    table.tick(at(1000));
+    assert_eq!(table.take_effects(), [Effect::KillSession(short)]);
+    table.exec_first_ended(short, 301, Ended::Signal(9));
+    // A third agent does not give them more time.
+    table.agent_changed(2, at(4000));
+    table.take_effects();
+    table.tick(at(5099));
+    assert_eq!(table.take_effects(), []);
+    table.tick(at(5100));
+    assert_eq!(table.take_effects(), [Effect::KillSession(endless)]);
+    table.exec_first_ended(endless, 201, Ended::Signal(9));
+    assert!(matches!(table.take_effects()[..], [Effect::SessionOver { exit: ExecExit::TimedOut, .. }]));
+    assert_eq!(table.sessions.keys().copied().collect::<Vec<_>>(), [of_the_next]);
+}
+
+#[test]
 fn two_containers_never_share_a_group_nor_a_process() {
     let mut table = with_sandbox(4);
     started(&mut table, 1, 100, 101);
