@@ -24,6 +24,12 @@ const FIRST_PAUSE: Millis = Millis(1_000);
 const MAX_REQUESTS: u32 = 4;
 /// A renewal is not repeated faster (RFC 2131, 4.4.5).
 const RENEW_PAUSE: Millis = Millis(60_000);
+/// Times of a server below this many seconds are not taken: it would be asked without end.
+const SHORTEST: u32 = 30;
+/// Questions after a cable was plugged in, before the network is taken for another one.
+const MAX_CHECKS: u32 = 4;
+/// How long a server is left alone that has offered an address and then refused it.
+const REFUSED_PAUSE: Millis = Millis(10_000);
 
 /// The machine.
 #[derive(Debug)]
@@ -32,6 +38,9 @@ pub(crate) struct Machine {
     xid: u32,
     begun: BootTime,
     state: State,
+    /// The address of a lease that nobody confirms any more stays until then, while another is looked for: the server
+    /// may only be slower to come back than the cable.
+    kept_until: Option<BootTime>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -41,7 +50,14 @@ enum State {
     /// Has asked for an offer.
     Request { offer: Terms, next: BootTime, pause: Millis, tries: u32 },
     /// Has an address.
-    Bound { lease: Lease, next: BootTime },
+    Bound { lease: Lease, next: BootTime, check: Option<Check> },
+}
+
+/// An address that is being asked for again, since the cable was plugged in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Check {
+    pause: Millis,
+    tries: u32,
 }
 
 /// An address and its times.
@@ -62,8 +78,9 @@ impl Lease {
             return Self { terms, renew: never, rebind: never, expires: None };
         }
         let lease = terms.lease;
-        let rebind = terms.rebind.filter(|t| *t <= lease).unwrap_or(lease / 8 * 7);
-        let renew = terms.renew.filter(|t| *t <= rebind).unwrap_or((lease / 2).min(rebind));
+        // What a server says of its own times holds as far as it makes sense; else RFC 2131, 4.4.5.
+        let rebind = terms.rebind.filter(|t| (SHORTEST..=lease).contains(t)).unwrap_or(lease / 8 * 7);
+        let renew = terms.renew.filter(|t| (SHORTEST..=rebind).contains(t)).unwrap_or((lease / 2).min(rebind));
         Self { renew: seconds(renew), rebind: seconds(rebind), expires: Some(seconds(lease)), terms }
     }
 }
@@ -71,23 +88,26 @@ impl Lease {
 impl Machine {
     /// `seed` distinguishes this run's messages from others'.
     pub(crate) fn new(client: Client, seed: u32, now: BootTime) -> Self {
-        Self { client, xid: seed, begun: now, state: State::Discover { next: now, pause: FIRST_PAUSE } }
+        let state = State::Discover { next: now, pause: FIRST_PAUSE };
+        Self { client, xid: seed, begun: now, state, kept_until: None }
     }
 
     /// When [`Machine::tick`] is to be called.
     pub(crate) fn deadline(&self) -> BootTime {
-        match &self.state {
+        let next = match &self.state {
             State::Discover { next, .. } | State::Request { next, .. } | State::Bound { next, .. } => *next,
-        }
+        };
+        self.kept_until.map_or(next, |end| end.min(next))
     }
 
     /// The cable was plugged in: the network may be another one. The address is asked for at once.
     pub(crate) fn plugged_in(&mut self, now: BootTime) {
         match &mut self.state {
-            State::Bound { next, lease } => {
+            State::Bound { next, lease, check } => {
                 lease.renew = lease.renew.min(now);
                 lease.rebind = lease.rebind.min(now);
                 *next = now;
+                *check = Some(Check { pause: FIRST_PAUSE, tries: 0 });
             }
             State::Discover { next, pause } | State::Request { next, pause, .. } => {
                 *next = now;
@@ -100,6 +120,12 @@ impl Machine {
     pub(crate) fn tick(&mut self, now: BootTime, noise: u64) -> Vec<Output> {
         if now < self.deadline() {
             return Vec::new();
+        }
+        if self.kept_until.is_some_and(|end| end <= now) {
+            self.kept_until = None;
+            let mut outputs = vec![Output::Drop];
+            outputs.extend(self.tick(now, noise));
+            return outputs;
         }
         let secs = u16::try_from(now.since(self.begun).as_secs()).unwrap_or(u16::MAX);
         let say = |say| write(&self.client, self.xid, secs, say);
@@ -119,12 +145,23 @@ impl Machine {
                 *pause = longer(*pause);
                 vec![Output::Broadcast(say(Say::Select { address: offer.address, server: offer.server }))]
             }
-            State::Bound { lease, next } => {
+            State::Bound { lease, next, check } => {
                 if lease.expires.is_some_and(|at| at <= now) {
                     self.restart(now);
                     let mut outputs = vec![Output::Drop];
                     outputs.extend(self.tick(now, noise));
                     return outputs;
+                }
+                if let Some(check) = check {
+                    if check.tries >= MAX_CHECKS {
+                        self.kept_until = Some(lease.expires.unwrap_or(BootTime(u64::MAX)));
+                        self.restart(now);
+                        return self.tick(now, noise);
+                    }
+                    check.tries = check.tries.saturating_add(1);
+                    *next = now + jitter(check.pause, noise);
+                    check.pause = longer(check.pause);
+                    return vec![Output::Broadcast(say(Say::Renew { address: lease.terms.address }))];
                 }
                 let message = say(Say::Renew { address: lease.terms.address });
                 let rebinding = lease.rebind <= now;
@@ -148,6 +185,7 @@ impl Machine {
             (State::Request { offer, .. }, Heard::Ack(terms)) if terms.server == offer.server => self.hold(terms, now),
             (State::Request { .. }, Heard::Nak) => {
                 self.restart(now);
+                self.state = State::Discover { next: now + REFUSED_PAUSE, pause: FIRST_PAUSE };
                 Vec::new()
             }
             // Only an answer to a renewal that was sent: before its time nothing is asked.
@@ -163,7 +201,8 @@ impl Machine {
     fn hold(&mut self, terms: Terms, now: BootTime) -> Vec<Output> {
         let lease = Lease::new(terms.clone(), now);
         let next = lease.renew;
-        self.state = State::Bound { lease, next };
+        self.kept_until = None;
+        self.state = State::Bound { lease, next, check: None };
         vec![Output::Apply(terms)]
     }
 
@@ -250,6 +289,64 @@ mod tests {
         assert!(matches!(machine.tick(after(5), 0)[..], [Output::Broadcast(_)]));
         assert!(matches!(machine.receive(&answer(7, 5, USUAL), after(6))[..], [Output::Apply(_)]));
         assert_eq!(machine.deadline(), after(6 + 43_200));
+    }
+
+    #[test]
+    fn a_plugged_cable_without_an_answer_leads_to_another_address() {
+        let mut machine = bound();
+        machine.plugged_in(after(100));
+        let mut at = Vec::new();
+        while matches!(machine.state, State::Bound { .. }) {
+            let now = machine.deadline();
+            at.push(now.since(after(100)).as_secs());
+            assert!(matches!(machine.tick(now, 0)[..], [Output::Broadcast(_)]), "it keeps its address meanwhile");
+        }
+        assert_eq!(at, [0, 1, 3, 7, 15]);
+        // The other network's server has another address, which replaces the old one.
+        let now = after(120);
+        assert!(matches!(machine.receive(&answer(machine.xid, 2, USUAL), now)[..], [Output::Broadcast(_)]));
+        assert!(matches!(machine.receive(&answer(machine.xid, 5, USUAL), now)[..], [Output::Apply(_)]));
+        assert_eq!(machine.deadline(), after(120 + 43_200));
+
+        // Where there is no server at all the address goes when its time is over, and not before.
+        machine.plugged_in(now);
+        let mut dropped = None;
+        while dropped.is_none() {
+            let now = machine.deadline();
+            let outputs = machine.tick(now, 0);
+            dropped = outputs.contains(&Output::Drop).then_some(now);
+        }
+        assert_eq!(dropped, Some(after(120 + 86_400)));
+        assert!(machine.deadline() < after(120 + 86_400 + 100));
+    }
+
+    #[test]
+    fn times_that_make_no_sense_are_not_taken() {
+        let usual = (43_200, 75_600);
+        for (renew, rebind, lease, wanted) in [
+            (Some(0), Some(0), 86_400, usual),
+            (Some(29), Some(29), 86_400, usual),
+            (Some(30), Some(31), 86_400, (30, 31)),
+            (Some(100), Some(200), 86_400, (100, 200)),
+            (Some(300), Some(200), 86_400, (200, 200)),
+            (Some(100), Some(90_000), 86_400, (100, 75_600)),
+            (None, None, 86_400, usual),
+            (Some(0), Some(0), 60, (30, 49)),
+        ] {
+            let Some(Heard::Ack(terms)) = read(&answer(7, 5, USUAL), &client(), 7) else { panic!() };
+            let found = Lease::new(Terms { renew, rebind, lease, ..terms }, BootTime(0));
+            let seconds = |at: BootTime| at.0 / 1000;
+            assert_eq!((seconds(found.renew), seconds(found.rebind)), wanted, "{renew:?} {rebind:?} {lease}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_refuses_what_it_offers_is_left_alone_for_a_while() {
+        let mut machine = Machine::new(client(), 7, START);
+        machine.tick(START, 0);
+        machine.receive(&answer(7, 2, USUAL), START);
+        assert!(machine.receive(&answer(7, 6, &[]), START).is_empty());
+        assert_eq!(machine.deadline(), after(10));
     }
 
     #[test]

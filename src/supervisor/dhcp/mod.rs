@@ -212,7 +212,11 @@ impl Keeper {
         if self.held.as_ref().is_some_and(|h| (h.address, h.prefix_len) != (terms.address, terms.prefix_len)) {
             self.drop_address()?;
         }
-        self.netlink.replace_address(&self.address(&terms))?;
+        if self.held.is_none() {
+            self.drop_inherited(&terms)?;
+        }
+        // With the lease the kernel takes the address away itself, should this role not be there to do it.
+        self.netlink.lease_address(&self.address(&terms), terms.lease)?;
         if let Some(gateway) = terms.gateway {
             self.netlink.replace_route(&default_route(gateway, self.link.index))?;
         }
@@ -232,6 +236,18 @@ impl Keeper {
         Ok(())
     }
 
+    /// Takes away what a killed predecessor of this role left on the link, but for the address that is leased again.
+    fn drop_inherited(&mut self, terms: &Terms) -> Result<(), DhcpError> {
+        for old in inherited(&self.netlink.leased_addresses(self.link.index)?, terms.address) {
+            tracing::warn!(link = self.link.name, address = %old.address, "an address of an earlier lease is taken away");
+            match self.netlink.delete_address(&old) {
+                Err(e) if !e.is_missing() => return Err(e.into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     fn drop_address(&mut self) -> Result<(), DhcpError> {
         let Some(terms) = self.held.take() else { return Ok(()) };
         tracing::warn!(link = self.link.name, address = %terms.address, "address lost");
@@ -245,6 +261,11 @@ impl Keeper {
         let address = IpAddr::V4(terms.address);
         Address { link: self.link.index, address, prefix_len: terms.prefix_len, global: true }
     }
+}
+
+/// Which of a link's leased addresses are of an earlier lease. IPv6 has ends of its own, which routers set.
+fn inherited(leased: &[Address], kept: Ipv4Addr) -> Vec<Address> {
+    leased.iter().filter(|a| a.global && a.address.is_ipv4() && a.address != IpAddr::V4(kept)).copied().collect()
 }
 
 /// A few random bits.
@@ -268,5 +289,19 @@ fn write_resolvers(dns: &[IpAddr], domain: Option<&str>) {
     let beside = Path::new("/etc/.resolv.conf.new");
     if let Err(e) = std::fs::write(beside, text).and_then(|()| std::fs::rename(beside, RESOLV_CONF)) {
         tracing::error!(error = %e, "the resolvers could not be written");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_other_leased_addresses_are_of_an_earlier_lease() {
+        let address = |text: &str, global| Address { link: 2, address: text.parse().unwrap(), prefix_len: 24, global };
+        let old = address("10.0.2.9", true);
+        let all = [old, address("10.0.2.15", true), address("169.254.3.4", false), address("fd00::5", true)];
+        assert_eq!(inherited(&all, Ipv4Addr::new(10, 0, 2, 15)), [old]);
+        assert_eq!(inherited(&[], Ipv4Addr::new(10, 0, 2, 15)), []);
     }
 }

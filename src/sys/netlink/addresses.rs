@@ -2,7 +2,7 @@
 
 use super::{Netlink, Result, attributes_of, u32_at};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
-use netlink_packet_route::address::{AddressAttribute, AddressMessage, AddressScope};
+use netlink_packet_route::address::{AddressAttribute, AddressMessage, AddressScope, CacheInfo};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,6 +12,8 @@ const IFA_LOCAL: u16 = 2;
 /// `struct ifaddrmsg`.
 const HEADER_BYTES: usize = 8;
 const RT_SCOPE_UNIVERSE: u8 = 0;
+/// An address without an end (linux/if_addr.h).
+const IFA_F_PERMANENT: u8 = 0x80;
 
 /// An address of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +51,31 @@ impl Netlink {
     pub fn replace_address(&mut self, address: &Address) -> Result<()> {
         let message = RouteNetlinkMessage::NewAddress(encode(address));
         self.change("add address", &address.to_string(), NLM_F_CREATE | NLM_F_REPLACE, message)
+    }
+
+    /// Gives a link an address that the kernel takes away after so many seconds (`u32::MAX`: never), unless this is
+    /// called again before.
+    ///
+    /// # Errors
+    /// [`super::NetlinkError::is_missing`] when there is no such link.
+    pub fn lease_address(&mut self, address: &Address, seconds: u32) -> Result<()> {
+        let mut message = encode(address);
+        let mut times = CacheInfo::default();
+        times.ifa_preferred = seconds;
+        times.ifa_valid = seconds;
+        message.attributes.push(AddressAttribute::CacheInfo(times));
+        let message = RouteNetlinkMessage::NewAddress(message);
+        self.change("lease address", &address.to_string(), NLM_F_CREATE | NLM_F_REPLACE, message)
+    }
+
+    /// The addresses of a link that have an end: those that [`Netlink::lease_address`] gave it.
+    ///
+    /// # Errors
+    /// Any [`super::NetlinkError`].
+    pub fn leased_addresses(&mut self, link: u32) -> Result<Vec<Address>> {
+        let answers = self.dump("list addresses", &RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
+        let leased = answers.iter().filter(|bytes| bytes.get(2).is_some_and(|flags| flags & IFA_F_PERMANENT == 0));
+        Ok(leased.filter_map(|bytes| parse(bytes)).filter(|address| address.link == link).collect())
     }
 
     /// Takes an address away.

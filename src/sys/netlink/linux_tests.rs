@@ -96,6 +96,23 @@ fn linux_addresses_and_routes_are_replaced_not_doubled() {
 }
 
 #[test]
+fn linux_a_leased_address_is_told_from_one_that_stays() {
+    let (_netns, mut netlink) = fresh();
+    netlink.add_bridge("br", Mac([2, 0, 0, 0, 0, 1]), 1500).unwrap();
+    let link = netlink.link("br").unwrap().unwrap().index;
+    netlink.set_up(link, true).unwrap();
+    let [stays, leased, endless] = ["10.1.2.3", "10.1.2.4", "10.1.2.5"].map(|text| address(link, text, 24));
+    netlink.replace_address(&stays).unwrap();
+    netlink.lease_address(&leased, 3600).unwrap();
+    netlink.lease_address(&leased, 7200).unwrap();
+    netlink.lease_address(&endless, u32::MAX).unwrap();
+    let v4 = |all: Vec<Address>| all.into_iter().filter(|a| a.address.is_ipv4()).collect::<Vec<_>>();
+    assert_eq!(v4(netlink.leased_addresses(link).unwrap()), [leased]);
+    assert_eq!(v4(netlink.leased_addresses(link + 1).unwrap()), []);
+    assert_eq!(v4(netlink.addresses().unwrap()), [stays, leased, endless]);
+}
+
+#[test]
 fn linux_refusals_say_what_was_asked_of_which_object() {
     let (_netns, mut netlink) = fresh();
     let missing = netlink.set_up(4711, true).unwrap_err();
