@@ -70,7 +70,8 @@ fn mount(Fs(kind, target, flags, options): &Fs) {
     said("mount", path, done.map_err(io::Error::from));
 }
 
-fn is_mount(path: &Path) -> bool {
+/// Whether a file system is mounted at this folder.
+pub(super) fn is_mount(path: &Path) -> bool {
     match (fs::metadata(path), path.parent().map(fs::metadata)) {
         (Ok(own), Some(Ok(parent))) => own.dev() != parent.dev(),
         _ => false,
