@@ -193,7 +193,8 @@ impl Subscriber for Stderr {
         let mut line = Line(format!("{time} {letter} {}:", self.role));
         event.record(&mut line);
         line.0.push('\n');
-        let notice = |dropped| format!("{time} W {}: lines were dropped, nobody took them count={dropped}\n", self.role);
+        let notice =
+            |dropped| format!("{time} W {}: lines were dropped, nobody took them count={dropped}\n", self.role);
         let mut backlog = self.backlog.lock().unwrap_or_else(PoisonError::into_inner);
         backlog.put(line.0.as_bytes(), notice, |bytes| self.write(bytes));
     }
@@ -250,12 +251,16 @@ mod tests {
         let (mut backlog, mut out) = (Backlog::default(), String::new());
         for (line, room) in lines {
             let mut room = *room;
-            backlog.put(line.as_bytes(), |count| format!("{count} dropped\n"), |bytes| {
-                let n = bytes.len().min(room);
-                room -= n;
-                out.push_str(std::str::from_utf8(&bytes[..n]).unwrap());
-                if n == 0 { Err(Errno::AGAIN) } else { Ok(n) }
-            });
+            backlog.put(
+                line.as_bytes(),
+                |count| format!("{count} dropped\n"),
+                |bytes| {
+                    let n = bytes.len().min(room);
+                    room -= n;
+                    out.push_str(std::str::from_utf8(&bytes[..n]).unwrap());
+                    if n == 0 { Err(Errno::AGAIN) } else { Ok(n) }
+                },
+            );
             assert!(backlog.unsent.len() <= BACKLOG.max(line.len()));
         }
         out
