@@ -35,9 +35,9 @@ const ALLOWED: &[&str] = &[
 ];
 
 const FILES: &str = "\
-    cachestat close close_range copy_file_range creat fadvise64 fadvise64_64 fallocate fdatasync fsync ftruncate \
-    ftruncate64 lseek _llseek open openat openat2 pread64 preadv preadv2 pwrite64 pwritev pwritev2 read readahead \
-    readv sendfile sendfile64 splice sync sync_file_range arm_sync_file_range syncfs tee truncate truncate64 \
+    cachestat close close_range copy_file_range creat fadvise64 fadvise64_64 arm_fadvise64_64 fallocate fdatasync fsync \
+    ftruncate ftruncate64 lseek _llseek open openat openat2 pread64 preadv preadv2 pwrite64 pwritev pwritev2 read \
+    readahead readv sendfile sendfile64 splice sync sync_file_range arm_sync_file_range syncfs tee truncate truncate64 \
     vmsplice write writev statmount listmount";
 
 const DIRECTORIES: &str = "\
