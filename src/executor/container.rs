@@ -103,6 +103,7 @@ fn prepare(rooms: &Rooms, pod: &Pod, sandbox: &SandboxEntry, plan: &StartPlan) -
         volumes: &volumes,
         managed: &managed,
         host_devices: &host_devices,
+        masked: &rooms.thermal,
         seccomp_default: rooms.config.seccomp_default,
     };
     let (oci, request) = spec::build(&inputs).map_err(|error| failure(error.reason(), chain(&error)))?;

@@ -38,6 +38,8 @@ pub struct Rooms {
     pub cgroups: Cgroups,
     /// Bytes of the node's memory.
     pub memory: u64,
+    /// What containers could see other pods' work by: masked, where the machine has it.
+    pub thermal: Vec<String>,
     /// The pods' bridge.
     pub bridge: Bridge,
     /// The lowest layer of every container, if it could be made.
@@ -63,6 +65,7 @@ impl Rooms {
             images: open_images(&data.join("images")),
             cgroups: Cgroups::open(&config.cgroup_root)?,
             memory: crate::observe::memory_total()?,
+            thermal: crate::observe::thermal_folders(),
             bridge: Bridge { name: "armlet0".to_owned(), gateway: first_address(network), prefix_len },
             skeleton: make_skeleton(run),
             node_name,

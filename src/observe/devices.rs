@@ -1,4 +1,4 @@
-//! The node's devices, for privileged containers.
+//! The node's devices: all of them for privileged containers, and what others must not see.
 
 use crate::runtime::devices::Kind;
 use crate::runtime::spec::DeviceNode;
@@ -36,5 +36,40 @@ fn below(folder: &Path, found: &mut Vec<DeviceNode>) {
                 gid: metadata.gid(),
             });
         }
+    }
+}
+
+/// The folders in which processors count how often they were too hot (x86 has them): `thermal_throttle` of each
+/// processor below `/sys/devices/system/cpu`, in no order. They tell one container of another's work.
+#[must_use]
+pub fn thermal_folders() -> Vec<String> {
+    thermal_below(Path::new("/sys/devices/system/cpu"))
+}
+
+fn thermal_below(processors: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(processors) else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let is_processor = |name: &String| {
+        name.strip_prefix("cpu").is_some_and(|n| !n.is_empty() && n.bytes().all(|digit| digit.is_ascii_digit()))
+    };
+    let folders = names.filter(is_processor).map(|name| processors.join(name).join("thermal_throttle"));
+    folders.filter(|folder| folder.is_dir()).filter_map(|folder| folder.into_os_string().into_string().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_processors_that_count_have_such_a_folder() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["cpu0/thermal_throttle", "cpu1/cache", "cpu12/thermal_throttle", "cpufreq/thermal_throttle"] {
+            std::fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        let mut found = thermal_below(root.path());
+        found.sort();
+        let wanted = ["cpu0", "cpu12"].map(|name| format!("{}/{name}/thermal_throttle", root.path().display()));
+        assert_eq!(found, wanted);
+        assert_eq!(thermal_below(&root.path().join("none")), Vec::<String>::new());
     }
 }

@@ -5,7 +5,7 @@ mod node;
 mod remains;
 mod termination;
 
-pub use devices::host_devices;
+pub use devices::{host_devices, thermal_folders};
 pub use node::{NodeError, boot_id, capacity, log_budget, memory_total, node_facts};
 pub use remains::pods_on_disk;
 pub use termination::termination_message;

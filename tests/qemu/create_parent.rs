@@ -118,6 +118,7 @@ fn prepare(case: &Case, cgroup: &str) -> Outcome<PathBuf> {
         volumes: &[],
         managed: &[],
         host_devices: &[],
+        masked: &[],
         seccomp_default: true,
     })?;
     let bundle = Path::new("/run/armlet/bundles").join(case.id.as_str());

@@ -103,6 +103,7 @@ fn container(node: &mut Node, sandbox: &SandboxEntry, command: &[&str], memory: 
         volumes: &[],
         managed: &[],
         host_devices: &[],
+        masked: &[],
         seccomp_default: true,
     })
     .unwrap();

@@ -16,9 +16,9 @@ const KERNEL: [(&str, &str, &[&str]); 6] = [
     ("/sys/fs/cgroup", "cgroup", &["nosuid", "noexec", "nodev", "relatime"]),
 ];
 
-/// Hidden from containers that are not privileged (`pkg/securitycontext/util.go`, `defaultMaskedPaths`).
-pub(super) fn masked() -> Vec<String> {
-    [
+/// Hidden from containers that are not privileged (`pkg/securitycontext/util.go`, `defaultMaskedPaths`), and `more`.
+pub(super) fn masked(more: &[String]) -> Vec<String> {
+    let everywhere = [
         "/proc/asound",
         "/proc/acpi",
         "/proc/interrupts",
@@ -31,9 +31,8 @@ pub(super) fn masked() -> Vec<String> {
         "/proc/scsi",
         "/sys/firmware",
         "/sys/devices/virtual/powercap",
-    ]
-    .map(str::to_owned)
-    .to_vec()
+    ];
+    everywhere.map(str::to_owned).into_iter().chain(more.iter().cloned()).collect()
 }
 
 /// Not writable for them (`defaultReadonlyPaths`).

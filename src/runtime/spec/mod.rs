@@ -105,6 +105,8 @@ pub struct Inputs<'a> {
     pub managed: &'a [Bind],
     /// The node's devices, for a privileged container; other containers get none of them.
     pub host_devices: &'a [DeviceNode],
+    /// What of this machine is masked beside what is masked everywhere ([`crate::observe::thermal_folders`]).
+    pub masked: &'a [String],
     /// `seccompDefault`: filter what says nothing.
     pub seccomp_default: bool,
 }
@@ -186,7 +188,7 @@ pub fn build(inputs: &Inputs<'_>) -> Result<(Spec, CreateRequest), SpecError> {
         .resources(resources::resources(inputs)?)
         .devices(resources::devices(inputs)?)
         .rootfs_propagation("private")
-        .masked_paths(if privileged { Vec::new() } else { filesystem::masked() })
+        .masked_paths(if privileged { Vec::new() } else { filesystem::masked(inputs.masked) })
         .readonly_paths(if privileged { Vec::new() } else { filesystem::read_only() })
         .build()?;
     let filter = match wants_filter(inputs) {

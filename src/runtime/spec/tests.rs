@@ -25,6 +25,7 @@ struct World {
     limits: ContainerLimits,
     volumes: Vec<Bind>,
     managed: Vec<Bind>,
+    masked: Vec<String>,
     seccomp_default: bool,
 }
 
@@ -117,6 +118,7 @@ impl World {
             limits: ContainerLimits { cpu_weight: 35, oom_score_adj: 900, ..ContainerLimits::default() },
             volumes: Vec::new(),
             managed: vec![bind("/p/hosts", "/etc/hosts", false), bind("/p/shm", "/dev/shm", false)],
+            masked: texts(&["/sys/devices/system/cpu/cpu0/thermal_throttle"]),
             seccomp_default: false,
         }
     }
@@ -143,6 +145,7 @@ impl World {
             volumes: &self.volumes,
             managed: &self.managed,
             host_devices: &[],
+            masked: &self.masked,
             seccomp_default: self.seccomp_default,
         })
     }
@@ -330,7 +333,9 @@ fn the_working_directory_is_made_where_it_will_be_seen() {
 fn privileged_or_not() {
     let plain = World::new().spec();
     let linux = plain.linux().as_ref().unwrap();
-    assert!(linux.masked_paths().as_ref().unwrap().contains(&"/proc/kcore".to_owned()));
+    for masked in ["/proc/kcore", "/sys/devices/system/cpu/cpu0/thermal_throttle"] {
+        assert!(linux.masked_paths().as_ref().unwrap().contains(&masked.to_owned()), "{masked}");
+    }
     assert!(linux.readonly_paths().as_ref().unwrap().contains(&"/proc/sys".to_owned()));
     let privileged = changed(|world| {
         world.container.security.privileged = true;
