@@ -277,7 +277,7 @@ pub enum Notice {
         /// Bytes since it started.
         bytes: u64,
     },
-    /// The node is asked to stop (power button, signal): stop the pods, then ask for PowerOff.
+    /// The node is asked to stop (by a signal): stop the pods, then ask for PowerOff.
     Shutdown {
         /// Start again instead of staying off.
         reboot: bool,

@@ -2,6 +2,7 @@
 //!
 //! | argument | meaning |
 //! |---|---|
+//! | `armlet.ip=none` | no address, as without it |
 //! | `armlet.ip=dhcp` | an address by DHCP |
 //! | `armlet.ip=ADDRESS/LENGTH[,GATEWAY[,DNS...]]` | a fixed address |
 //! | `armlet.link=NAME` | the Ethernet link for that; `eth0` if not given |
