@@ -290,6 +290,20 @@ mod tests {
     }
 
     #[test]
+    fn a_terminal_that_was_stopped_is_not_waited_for() {
+        use rustix::pty::OpenptFlags;
+        let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        rustix::pty::unlockpt(&master).unwrap();
+        let side = rustix::pty::ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let output = Output::to(side.as_fd()).unwrap();
+        rustix::termios::tcflow(&side, rustix::termios::Action::OOff).unwrap();
+        let stopped = (0..10_000).find_map(|_| output.write(side.as_fd(), b"a line\n").err());
+        assert_eq!(stopped, Some(Errno::AGAIN));
+        rustix::termios::tcflow(&side, rustix::termios::Action::OOn).unwrap();
+        assert_eq!(output.write(side.as_fd(), b"a line\n"), Ok(7));
+    }
+
+    #[test]
     fn a_full_pipe_is_not_waited_for_and_stays_as_others_have_it() {
         let (read, write) = rustix::pipe::pipe().unwrap();
         let output = Output::to(write.as_fd()).unwrap();

@@ -164,9 +164,10 @@ fn a_program_has_exactly_the_privileges_it_was_given() {
 #[test]
 fn a_device_that_was_not_given_can_be_made_but_not_opened() {
     let script = "mknod /tmp/disk b 254 0 && mknod /tmp/kmsg c 1 11 && mknod /tmp/mem c 1 1 && echo made
-        for node in disk kmsg mem; do head -c 1 /tmp/$node >/dev/null 2>&1 || echo $node refused; done
+        mknod /tmp/console c 5 1
+        for node in disk kmsg mem console; do head -c 1 /tmp/$node >/dev/null 2>&1 || echo $node refused; done
         head -c 4 /dev/zero | wc -c";
-    let want = "create: started\nmade\ndisk refused\nkmsg refused\nmem refused\n4\ncreate: Code(0)\n";
+    let want = "create: started\nmade\ndisk refused\nkmsg refused\nmem refused\nconsole refused\n4\ncreate: Code(0)\n";
     assert_eq!(sh(script, |_| {}), want);
     let opened = sh("mknod /tmp/disk b 254 0; head -c 4 /tmp/disk | wc -c", |case| {
         case["security"]["privileged"] = json!(true);
@@ -212,7 +213,7 @@ fn limits_are_set_and_a_small_quota_does_not_slow_the_start() {
 
 #[test]
 fn terminals() {
-    let script = "tty; stat -c %u /dev/pts/0; echo $TERM; echo to-it >/dev/pts/0";
+    let script = "tty; stat -c %u /dev/pts/0; echo $TERM; echo to-it >/dev/console";
     let user = |case: &mut Value| {
         case["container"]["tty"] = json!(true);
         case["security"]["run_as_user"] = json!(33);
@@ -235,6 +236,25 @@ fn files_and_folders() {
     assert!(hidden.contains("\n0\n0\n") && hidden.contains("Read-only file system"), "{hidden}");
     let streams = sh("echo through >/dev/stdout", |case| case["security"]["run_as_user"] = json!(33));
     assert_eq!(streams, "create: started\nthrough\ncreate: Code(0)\n");
+}
+
+/// A link to a descriptor of the process that becomes the program, in the image: as the working directory, and in the
+/// program's path. Both would lead to the host's files (CVE-2024-21626).
+#[test]
+fn a_link_of_the_image_does_not_lead_out_of_the_container() {
+    guest().ok("cp /bin/busybox /bin/outside; for n in $(seq 3 20); do mkdir -p /var/lib/armlet/links/$n && \
+                ln -s /proc/self/fd/$n /var/lib/armlet/links/$n/w; done");
+    for number in 3..=20 {
+        let mut case_of = case(&["/bin/ls", "-d", ".", ".."]);
+        case_of["container"]["working_dir"] = json!("/w");
+        case_of["lower"] = json!([format!("/var/lib/armlet/links/{number}"), ROOT]);
+        let got = outcome(&case_of);
+        assert!(got.starts_with("create: 128 StartError") && !got.contains("started"), "{number}: {got}");
+
+        let program = format!("/proc/self/fd/{number}/../../../../../../../../../bin/outside");
+        let got = outcome(&case(&[&program, "echo", "out"]));
+        assert!(got.starts_with("create: 12") && !got.contains("started"), "{number}: {got}");
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod network;
 mod node;
 mod pod_node;
 mod pods;
+mod process_one;
 mod resources;
 mod rooms;
 mod runtime;

@@ -1,6 +1,6 @@
 //! What a container finds around it, and what it cannot do: looked at from inside, in pods on a real node.
 
-use crate::pod_node::{Pod, among_others, condition, container, container_group, ended, node};
+use crate::pod_node::{PATIENCE, Pod, among_others, condition, container, container_group, ended, node, waiting};
 use std::collections::BTreeMap;
 
 /// A field of `/proc/<pid>/status`.
@@ -339,6 +339,48 @@ containers:
         assert!(lines.contains(&line), "{line} in {log}");
     }
     assert_eq!(lines[3], "first $(LATER) $(A)-$(PATH)", "only what the manifest sets is expanded");
+}
+
+/// A container can make a link of its working directory, to a descriptor of the process that is about to become a program
+/// of it: neither exec nor a restart follows it to the host's files (CVE-2024-21626).
+#[test]
+fn a_link_to_a_descriptor_does_not_lead_out_of_the_container() {
+    let _pods = among_others();
+    let pod = Pod::new(
+        "links",
+        r#"
+terminationGracePeriodSeconds: 1
+volumes: [{name: v, emptyDir: {}}]
+containers:
+- name: setter
+  image: localhost/busybox:trixie
+  command: [sleep, "100000"]
+  volumeMounts: [{name: v, mountPath: /v}]
+- name: victim
+  image: localhost/busybox:trixie
+  command: [sleep, "100000"]
+  workingDir: /v/w
+  volumeMounts: [{name: v, mountPath: /v}]
+"#,
+    );
+    let ready = pod.until_ready();
+    assert_eq!(pod.exec("victim", "pwd"), "/v/w\n");
+    let script = "for n in $(seq 3 30); do \
+        armlet exec links -c setter -- sh -c \"rm -rf /v/w; ln -s /proc/self/fd/$n /v/w\"; \
+        armlet exec links -c victim -- ls -d . .. && echo ENTERED $n; \
+        armlet exec links -c setter -- /proc/self/fd/$n/../../../../../../../../../sbin/armlet version && echo RAN $n; \
+        done 2>&1; true";
+    let tried = node().run(script, 4 * PATIENCE).unwrap();
+    let tried = tried.stdout;
+    assert!(!tried.contains("ENTERED") && !tried.contains("RAN"), "{tried}");
+    assert_eq!(tried.matches("enter the working directory").count(), 28, "{tried}");
+    assert_eq!(tried.matches("exec: \"/proc/self/fd/").count(), 28, "{tried}");
+
+    pod.exec("setter", "rm /v/w; ln -s /proc/self/fd/7 /v/w");
+    node().ok(&format!("kill -9 $(cat {}/cgroup.procs)", container_group(&ready, "victim")));
+    let refused = pod.until("refused", |pod| !waiting(pod, "victim").0.is_empty());
+    let (reason, message) = waiting(&refused, "victim");
+    assert_eq!(reason, "RunContainerError", "{message}");
 }
 
 /// "32-bit ARM programs on a 64-bit kernel run under the profile."

@@ -18,6 +18,7 @@ fn whatever_is_killed_is_replaced_and_pods_go_on() {
     let mut seed = Seed::new();
 
     standing_pods(&node);
+    sessions_end_with_their_agent(&node);
     agents_are_killed(&node, &mut seed);
     loggers_are_killed(&node, &mut seed);
     a_create_child_is_killed(&node);
@@ -89,6 +90,17 @@ fn the_finished_stay_finished(node: &Node) {
     assert_eq!((pods.phase("ill"), pods.main("ill").unwrap().restarts()), ("Failed", 0), "{}", node.story());
     assert_eq!(pods.main("ill").unwrap().last_end(), Some((3, "Error")));
     assert_eq!((node.note("well").as_str(), node.note("ill").as_str()), ("start\nstart\n", "start\n"));
+}
+
+/// What was run for somebody through an agent that is gone ends soon after the next one has come.
+fn sessions_end_with_their_agent(node: &Node) {
+    let runs = "ps -o args | grep -qx 'sleep 4242'";
+    node.guest.ok(&format!(
+        "armlet exec steady -- sleep 4242 >/dev/null 2>&1 & until {runs}; do usleep 50000; done; \
+         kill -KILL $(cat /run/agent.pid)"
+    ));
+    node.guest.wait_until("armlet version", LONG);
+    node.guest.wait_until(&format!("! {runs}"), LONG);
 }
 
 /// Kills the agent at random moments while pods are added and removed.
