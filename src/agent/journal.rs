@@ -14,8 +14,17 @@ use tokio::sync::mpsc;
 #[derive(Debug)]
 pub(super) struct Journal {
     store: Arc<Store>,
-    kick: blocking::Sender<u64>,
+    kick: blocking::Sender<Kick>,
     number: u64,
+}
+
+/// What the thread is told.
+#[derive(Debug, Clone, Copy)]
+enum Kick {
+    /// Commit; the changes up to this number are in the store.
+    Now(u64),
+    /// Something changed that can wait for the next commit, which comes soon or when all is quiet.
+    Later,
 }
 
 impl Journal {
@@ -37,6 +46,15 @@ impl Journal {
         self.changed(put)
     }
 
+    /// Keeps a pod's facts with the next commit that something else asks for, or when nothing does for a while.
+    pub(super) fn pod_later(&mut self, uid: &PodUid, bytes: Vec<u8>) {
+        if let Err(error) = self.store.put_pod(uid, bytes) {
+            tracing::error!("{}", chain(&error));
+        }
+        // The thread ends only after this sender is gone.
+        let _ = self.kick.send(Kick::Later);
+    }
+
     /// Forgets a pod's facts.
     pub(super) fn forget(&mut self, uid: &PodUid) -> u64 {
         self.store.delete_pod(uid);
@@ -55,7 +73,7 @@ impl Journal {
         }
         self.number += 1;
         // The thread ends only after this sender is gone.
-        let _ = self.kick.send(self.number);
+        let _ = self.kick.send(Kick::Now(self.number));
         self.number
     }
 }
@@ -63,28 +81,66 @@ impl Journal {
 /// How long a store that is not whole is left alone before it is tried again without a change.
 const MEND_PAUSE: Duration = Duration::from_secs(30);
 
+/// How long nothing must have changed before the database is given what the fact files have. A pod's start is over by
+/// then, and its commits reach the database as one.
+const QUIET: Duration = Duration::from_secs(5);
+
 /// Commits whatever has changed since the last time, however much it is: a frontier costs one flush. The first commit is
 /// for what opening the store found to mend; a store that stays broken is tried again from time to time.
-fn commit_all(store: &Store, kicks: &blocking::Receiver<u64>, tell: &mpsc::UnboundedSender<Input>) {
+fn commit_all(store: &Store, kicks: &blocking::Receiver<Kick>, tell: &mpsc::UnboundedSender<Input>) {
     let mut number = 0;
     loop {
         if let Err(error) = store.commit() {
             tracing::error!("{}", chain(&error));
         }
         let degraded = store.degraded();
-        let pause = degraded.is_some().then_some(MEND_PAUSE);
+        let broken = degraded.is_some();
         // A disk that cannot be written does not hold a status back for ever: facts degrade to memory.
         if tell.send(Input::Committed { number, degraded }).is_err() {
             tracing::debug!("the loop has ended before its last commit was told");
         }
+        match wait(store, kicks, broken) {
+            Some(newest) => number = newest.unwrap_or(number),
+            None => return,
+        }
+    }
+}
+
+/// Waits for the next commit's reason, and gives the number that came with it, if one did. None: the agent ends, and all
+/// is kept.
+fn wait(store: &Store, kicks: &blocking::Receiver<Kick>, broken: bool) -> Option<Option<u64>> {
+    let mut later = false;
+    loop {
+        let pause = match (broken, later || store.lags()) {
+            (true, _) => Some(MEND_PAUSE),
+            (false, true) => Some(QUIET),
+            (false, false) => None,
+        };
         let kick = match pause {
             Some(pause) => kicks.recv_timeout(pause),
             None => kicks.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match kick {
-            Ok(first) => number = kicks.try_iter().last().unwrap_or(first),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
+            Ok(Kick::Later) => later = true,
+            Ok(Kick::Now(first)) => {
+                let numbers = kicks.try_iter().filter_map(|kick| match kick {
+                    Kick::Now(number) => Some(number),
+                    Kick::Later => None,
+                });
+                return Some(Some(numbers.last().unwrap_or(first)));
+            }
+            Err(RecvTimeoutError::Timeout) if broken || store.is_dirty() => return Some(None),
+            Err(RecvTimeoutError::Timeout) => {
+                store.settle();
+                later = false;
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                if let Err(error) = store.commit() {
+                    tracing::error!("{}", chain(&error));
+                }
+                store.settle();
+                return None;
+            }
         }
     }
 }
@@ -102,6 +158,7 @@ mod tests {
         let first = open().store;
         first.put_pod(&uid, b"kept".to_vec()).unwrap();
         first.commit().unwrap();
+        first.settle();
         drop(first);
         std::fs::remove_dir_all(dir.path().join("sled")).unwrap();
 
@@ -113,7 +170,7 @@ mod tests {
         assert!(told.recv().await.is_none());
 
         // The file is damaged now: only a database that was filled again still knows the pod.
-        std::fs::write(dir.path().join("pods/p.fact"), b"noise").unwrap();
+        std::fs::write(dir.path().join("pods/0.fact"), b"noise").unwrap();
         let again = open();
         assert!(again.complete, "{:?}", again.problems);
         assert_eq!(again.store.pod(&uid).map(|fact| fact.bytes.to_vec()), Some(b"kept".to_vec()));

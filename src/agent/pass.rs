@@ -16,10 +16,32 @@ use crate::plan::fold::Changes;
 use crate::plan::{self, Admission, Grants, NodeObserved, Plan, PodSummary};
 use crate::sys::clock;
 use crate::sys::random;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 /// Key of the node's facts in the store.
 pub(super) const LAST_ADDRESS: &str = "last-address";
+
+/// Which address was granted last, as the store keeps it when a pod goes: while pods are there, the newest of them tells
+/// it, and a start need not write it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LastAddress {
+    pub(super) address: Ipv4Addr,
+    /// How many pods had arrived by then.
+    pub(super) arrivals: u64,
+}
+
+impl LastAddress {
+    fn text(self) -> Vec<u8> {
+        format!("{} {}", self.address, self.arrivals).into_bytes()
+    }
+
+    /// Reads what was kept. None for anything else.
+    pub(super) fn parse(text: &[u8]) -> Option<Self> {
+        let (address, arrivals) = std::str::from_utf8(text).ok()?.split_once(' ')?;
+        Some(Self { address: address.parse().ok()?, arrivals: arrivals.parse().ok()? })
+    }
+}
 
 impl Looping {
     /// Makes reality and decisions meet again. Returns when nothing more can be decided now.
@@ -102,8 +124,6 @@ impl Looping {
         let plan = plan::node(&observed);
         if plan.last_address != self.last_address {
             self.last_address = plan.last_address;
-            let text = plan.last_address.map(|a| a.to_string()).unwrap_or_default();
-            self.journal.meta(LAST_ADDRESS, text.into_bytes());
         }
         let weights = (plan.burstable_cpu_weight, plan.besteffort_cpu_weight);
         if self.weights != Some(weights) {
@@ -138,6 +158,10 @@ impl Looping {
             if changes.commit_first {
                 slot.hold_until = number;
             }
+        } else if changes.later
+            && let Some(bytes) = slot.saved()
+        {
+            self.journal.pod_later(uid, bytes);
         }
         if changes.volatile {
             executor::keep_volatile(&self.rooms, uid, &slot.facts.volatile);
@@ -215,6 +239,9 @@ impl Looping {
     fn forget(&mut self, uid: &PodUid) {
         self.slots.remove(uid);
         self.grants.remove(uid);
+        if let Some(address) = self.last_address {
+            self.journal.meta(LAST_ADDRESS, LastAddress { address, arrivals: self.arrivals }.text());
+        }
         self.journal.forget(uid);
         executor::drop_volatile(&self.rooms, uid);
         self.publisher.gone(uid);
@@ -315,4 +342,18 @@ fn attempts(slot: &Slot, pod: &Pod, logs: &str, seen: &[ContainerSeen]) -> Vec<A
         });
     }
     attempts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_address_is_read_as_it_was_written() {
+        let last = LastAddress { address: Ipv4Addr::new(10, 85, 0, 9), arrivals: 12 };
+        assert_eq!(LastAddress::parse(&last.text()), Some(last));
+        for bad in ["", "10.85.0.9", "10.85.0.9 x", "x 12", "\u{fffd} 1"] {
+            assert_eq!(LastAddress::parse(bad.as_bytes()), None, "{bad}");
+        }
+    }
 }

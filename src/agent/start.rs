@@ -5,7 +5,7 @@ use super::input::Input;
 use super::journal::Journal;
 use super::looping::Looping;
 use super::mirror::Mirror;
-use super::pass::LAST_ADDRESS;
+use super::pass::{LAST_ADDRESS, LastAddress};
 use super::publish::Publisher;
 use super::slot::{Saved, Slot};
 use crate::config::Config;
@@ -19,7 +19,6 @@ use crate::sys::clock;
 use crate::sys::log::chain;
 use crate::wire::NodeIdentity;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
@@ -90,6 +89,7 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
     super::images::preload(Arc::clone(&rooms), inputs.clone());
 
     let slots = saved_slots(&rooms, &store);
+    let last_address = last_address(&store, &slots);
     let running = slots.values().filter(|slot| slot.facts.volatile.stop.is_none()).filter_map(|slot| slot.pod.clone());
     let mut identity = NodeIdentity::new(node_name);
     identity.allowed_unsafe_sysctls.clone_from(&rooms.config.allowed_unsafe_sysctls);
@@ -100,7 +100,7 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
         slots,
         mirror: Mirror::default(),
         desired,
-        last_address: last_address(&store),
+        last_address: last_address.map(|last| last.address),
         journal: Journal::start(store, inputs.clone()).map_err(AgentError::Thread)?,
         publisher,
         rooms,
@@ -118,7 +118,8 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
         shutdown: None,
         powering_off: false,
     };
-    looping.arrivals = looping.slots.values().map(|slot| slot.arrival).max().unwrap_or(0);
+    let arrivals = looping.slots.values().map(|slot| slot.arrival).chain(last_address.map(|last| last.arrivals));
+    looping.arrivals = arrivals.max().unwrap_or(0);
     let files = super::manifests::watch(Path::new(&looping.rooms.config.static_pod_path))?;
     tokio::spawn(pass_on(files, looping.inputs.clone(), Input::Manifests));
     looping.run(from).await;
@@ -157,9 +158,11 @@ fn saved_slots(rooms: &Rooms, store: &Store) -> BTreeMap<PodUid, Slot> {
     store.pods().into_iter().filter_map(read).collect()
 }
 
-fn last_address(store: &Store) -> Option<Ipv4Addr> {
-    let fact = store.meta(LAST_ADDRESS)?;
-    std::str::from_utf8(&fact.bytes).ok()?.parse().ok()
+/// The newest pod's address, or what was kept when a newer one went.
+fn last_address(store: &Store, slots: &BTreeMap<PodUid, Slot>) -> Option<LastAddress> {
+    let of = |slot: &Slot| Some(LastAddress { address: slot.facts.durable.address?, arrivals: slot.arrival });
+    let kept = store.meta(LAST_ADDRESS).and_then(|fact| LastAddress::parse(&fact.bytes));
+    slots.values().filter_map(of).chain(kept).max_by_key(|last| last.arrivals)
 }
 
 async fn pass_on<T>(mut from: mpsc::Receiver<T>, to: mpsc::UnboundedSender<Input>, wrap: fn(T) -> Input) {

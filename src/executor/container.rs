@@ -72,12 +72,12 @@ fn prepare(rooms: &Rooms, pod: &Pod, sandbox: &SandboxEntry, plan: &StartPlan) -
         .images
         .get(&plan.image)
         .ok_or_else(|| failure("ImageInspectError", format!("image {} is not in the store any more", plan.image)))?;
-    let layer = rooms.layer_dir(&pod.uid, &plan.id);
+    let layer = rooms.dirs(&pod.uid).layer(&plan.id);
     let lower: Vec<PathBuf> = image.layers.iter().rev().cloned().collect();
     let passwd = account_file(&lower, "/etc/passwd")?;
     let group = account_file(&lower, "/etc/group")?;
     let lower = lower.into_iter().chain(rooms.skeleton.clone()).collect();
-    let root = OverlayRoot { lower, upper: layer.join("upper"), work: layer.join("work") };
+    let root = OverlayRoot { lower, upper: layer.upper, work: layer.work };
     let files = pod_files(rooms, pod, &plan.pod_ips)?;
     let managed = managed(rooms, pod, container, plan, &files)?;
     let volumes = mounted_volumes(rooms, pod, container)?;
@@ -155,7 +155,7 @@ fn pod_files(rooms: &Rooms, pod: &Pod, ips: &[IpAddr]) -> Result<PodFilePaths, F
     // The pod's sandbox has told the warnings already.
     let (resolver, _told) = resolver(rooms, pod)?;
     let files = PodFiles { hosts, resolver: resolver.text(), hostname: name };
-    write_pod_files(rooms.dirs(&pod.uid).root(), &files).map_err(config_error)
+    write_pod_files(&rooms.dirs(&pod.uid).memory(), &files).map_err(config_error)
 }
 
 /// The pod's resolver, and what people should know of it.
@@ -184,7 +184,7 @@ fn managed(
     files: &PodFilePaths,
 ) -> Result<Vec<Bind>, Failure> {
     let dirs = rooms.dirs(&pod.uid);
-    let message = dirs.termination_log(&container.name, &plan.id).map_err(config_error)?;
+    let message = dirs.termination_log(&plan.id);
     termination::create(&message).map_err(config_error)?;
     let bind =
         |source: PathBuf, destination: &str| Bind { source, destination: PathBuf::from(destination), read_only: false };

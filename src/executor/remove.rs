@@ -8,7 +8,7 @@ use crate::model::supervise::{Ask, ContainerEntry};
 use crate::model::{ContainerId, PodUid};
 use crate::sys::log::chain;
 use crate::sys::tree::remove_tree;
-use crate::volumes;
+use crate::volumes::{self, Layer};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,7 +26,8 @@ fn note<T, E: std::error::Error>(failures: &mut Vec<String>, result: Result<T, E
     }
 }
 
-/// Forgets an ended attempt: cgroup, bundle, writable layer, logs of older attempts, the supervisor's entry last.
+/// Forgets an ended attempt: cgroup, bundle, writable layer, termination message, logs of older attempts, the
+/// supervisor's entry last.
 pub(super) async fn container(
     rooms: &Arc<Rooms>,
     uid: PodUid,
@@ -44,7 +45,11 @@ pub(super) async fn container(
             note(&mut failures, at.cgroups.remove(&entry.cgroup));
         }
         note(&mut failures, remove_tree(&at.bundle_dir(&gone)));
-        note(&mut failures, remove_tree(&at.layer_dir(&uid, &gone)));
+        let dirs = at.dirs(&uid);
+        let Layer { upper, work } = dirs.layer(&gone);
+        for path in [upper, work, dirs.termination_log(&gone)] {
+            note(&mut failures, remove_tree(&path));
+        }
         if let Some(pod) = pod {
             let logs = at.pod_log_dir(&pod).join(&name);
             note(&mut failures, drop_logs(&logs, drop_logs_below));
@@ -84,13 +89,13 @@ fn drop_link(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Lets the namespaces go and removes the pod's cgroup and shared memory.
+/// Lets the namespaces go and removes the pod's cgroup and its file system in memory.
 pub(super) async fn sandbox(rooms: &Arc<Rooms>, uid: PodUid) -> Outcome {
     let released = rooms.supervisor.ask(Ask::RemoveSandbox { pod: uid.clone() }).await;
     let at = Arc::clone(rooms);
     let removed = steps(move || {
         let mut failures = Vec::new();
-        note(&mut failures, volumes::remove_shm(&at.dirs(&uid)));
+        note(&mut failures, volumes::remove_memory(&at.dirs(&uid)));
         for group in at.cgroups.pod_groups(&uid) {
             note(&mut failures, at.cgroups.remove(&group));
         }

@@ -79,12 +79,6 @@ impl Rooms {
         PodDirs::new(Path::new(&self.config.data_dir), Path::new(&self.config.run_dir), uid)
     }
 
-    /// `/var/lib/armlet/pods/<uid>/layers/<container id>`: the attempt's writable layer.
-    #[must_use]
-    pub fn layer_dir(&self, uid: &PodUid, id: &ContainerId) -> PathBuf {
-        self.dirs(uid).root().join("layers").join(id.as_str())
-    }
-
     /// `/run/armlet/bundles/<container id>`.
     #[must_use]
     pub fn bundle_dir(&self, id: &ContainerId) -> PathBuf {

@@ -23,7 +23,6 @@ pub(super) async fn prepare_volume(rooms: &Arc<Rooms>, pod: Option<Arc<Pod>>, na
             return Ok(());
         };
         let dirs = rooms.dirs(&pod.uid);
-        dirs.create()?;
         let settings = volumes::Settings {
             fs_group: pod.spec.fs_group,
             pod_memory_limit: memory_limit(&pod),
@@ -53,8 +52,7 @@ pub(super) async fn create(rooms: &Arc<Rooms>, uid: PodUid, pod: Option<Arc<Pod>
     let (at, of) = (Arc::clone(rooms), Arc::clone(&pod));
     let made = blocking(move || {
         let dirs = at.dirs(&uid);
-        dirs.create()?;
-        volumes::prepare_shm(&dirs)?;
+        volumes::prepare_memory(&dirs)?;
         std::fs::create_dir_all(at.pod_log_dir(&pod)).map_err(SandboxError::Logs)?;
         at.cgroups.create_pod(&plan.cgroup, &plan.limits).map_err(SandboxError::Cgroup)
     });

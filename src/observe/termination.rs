@@ -17,7 +17,7 @@ pub async fn termination_message(config: &Config, pod: Option<&Pod>, entry: &Con
         ContainerState::Creating | ContainerState::Running { .. } | ContainerState::StartFailed { .. } => return None,
     };
     let dirs = PodDirs::new(Path::new(&config.data_dir), Path::new(&config.run_dir), &pod.uid);
-    let file = dirs.termination_log(&entry.name, &entry.id).ok()?;
+    let file = dirs.termination_log(&entry.id);
     let policy = container.termination_message_policy;
     let log = entry.log_path.clone();
     let read = tokio::task::spawn_blocking(move || termination::message(&file, policy, failed, Path::new(&log))).await;

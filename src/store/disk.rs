@@ -11,7 +11,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 const EPOCH: &str = "epoch";
-const FOLDERS: [&str; 2] = ["pods", "meta"];
+const EXTENSION: &str = ".fact";
+const PODS: &str = "pods";
+const FOLDERS: [&str; 2] = [PODS, "meta"];
 
 /// Everything that opening yields.
 pub(super) struct FoundOnDisk {
@@ -21,17 +23,35 @@ pub(super) struct FoundOnDisk {
     pub(super) complete: bool,
 }
 
+/// A fact's file: one of its own for a fact of the node, any numbered one for a pod's. A new file costs fourteen times
+/// what an update in place costs, so that the file of a pod that is gone is kept for the next.
+#[derive(Debug)]
+struct Home {
+    /// Its name in the folder.
+    file: String,
+    /// Unknown after a failed write, and when the layout is not as it was written: the next write replaces the file.
+    place: Option<Place>,
+    /// The newest in it. A fact that is older would not be found there again.
+    generation: u64,
+}
+
 /// What is open, and what is known of the files.
 #[derive(Debug)]
 pub(super) struct Disk {
     dir: PathBuf,
-    places: BTreeMap<Key, Place>,
+    homes: BTreeMap<Key, Home>,
+    /// Files whose newest record says that its fact is gone.
+    spares: Vec<Home>,
+    /// No pod's file has this number or a higher one.
+    next_number: u32,
     epoch: u64,
     tree: Option<Tree>,
     /// sled holds the epoch of the file, so that changes alone keep it right.
     tree_current: bool,
     /// sled has fallen behind, and the epoch file does not say so yet.
     epoch_owed: bool,
+    /// Facts that their files have in a newer state than sled.
+    owed: BTreeSet<Key>,
 }
 
 impl std::fmt::Debug for Tree {
@@ -40,10 +60,13 @@ impl std::fmt::Debug for Tree {
     }
 }
 
+/// One change: the key, its generation, and the fact or that it is gone.
+pub(super) type Work = (Key, u64, Option<Fact>);
+
 /// What a commit came to.
 pub(super) struct Outcome {
-    /// What is durable now: the key, and the generation or that it is gone.
-    pub(super) done: Vec<(Key, Option<u64>)>,
+    /// What is durable now, with its generation.
+    pub(super) done: Vec<(Key, u64)>,
     pub(super) result: Result<(), CommitError>,
     /// What keeps the store from being whole.
     pub(super) condition: Option<String>,
@@ -52,8 +75,32 @@ pub(super) struct Outcome {
 /// The fact files as they were read.
 #[derive(Default)]
 struct Files {
-    facts: BTreeMap<Key, (Fact, Option<Place>)>,
+    facts: BTreeMap<Key, (Fact, Home)>,
+    /// Facts that were deleted, and in which generation.
+    gone: BTreeMap<Key, u64>,
+    spares: Vec<Home>,
+    next_number: u32,
     damaged: BTreeSet<Key>,
+    /// Files that held a pod's fact, and cannot tell whose.
+    damaged_pods: usize,
+}
+
+impl Files {
+    /// Whether each damaged file's fact is among those that only sled has.
+    fn made_good_by(&self, tree: &BTreeMap<Key, Fact>) -> bool {
+        let only_there = |key: &&Key| matches!(key, Key::Pod(_)) && !self.facts.contains_key(key);
+        let pods = tree.keys().filter(only_there).count();
+        self.damaged.iter().all(|key| tree.contains_key(key)) && self.damaged_pods <= pods
+    }
+
+    fn any_damaged(&self) -> bool {
+        !self.damaged.is_empty() || self.damaged_pods > 0
+    }
+
+    /// Whether the fact may have been in a damaged file.
+    fn may_have_lost(&self, key: &Key) -> bool {
+        self.damaged.contains(key) || matches!(key, Key::Pod(_)) && self.damaged_pods > 0
+    }
 }
 
 impl Disk {
@@ -81,30 +128,39 @@ impl Disk {
         let trusted = found.is_some() && (found == epoch || epoch.is_none());
         let tree_facts = contents.map(|c| parse_facts(c.facts)).unwrap_or_default();
         let complete = if trusted {
-            files.damaged.iter().all(|key| tree_facts.contains_key(key))
+            files.made_good_by(&tree_facts)
         } else {
-            files.damaged.is_empty() && !(no_pods && epoch.is_some())
+            !files.any_damaged() && !(no_pods && epoch.is_some())
         };
-        let (mut memory, places) = merge(files, tree_facts, trusted);
+        let mut memory = merge(&files, tree_facts, trusted);
         memory.condition = tree.is_none().then(|| problems.last().map(|p| chain(p))).flatten();
         let disk = Self {
             dir: dir.to_owned(),
-            places,
+            homes: files.facts.into_iter().map(|(key, (_, home))| (key, home)).collect(),
+            spares: files.spares,
+            next_number: files.next_number,
             epoch: epoch.or(found).unwrap_or(0),
             tree,
             tree_current: trusted && found == epoch,
             epoch_owed: false,
+            owed: BTreeSet::new(),
         };
         FoundOnDisk { memory, disk, problems, complete }
     }
 
     /// sled must be written anew, so that a commit needs all facts.
-    pub(super) const fn wants_everything(&self) -> bool {
+    const fn wants_everything(&self) -> bool {
         self.tree.is_none() || !self.tree_current
     }
 
-    /// Writes the changes to their files, then to sled.
-    pub(super) fn commit(&mut self, work: Vec<(Key, Option<Fact>)>, all: &BTreeMap<Key, Fact>) -> Outcome {
+    /// sled lacks something that the files have.
+    pub(super) fn lags(&self) -> bool {
+        !self.owed.is_empty()
+    }
+
+    /// Writes the changes to their files, which is what a commit promises. sled follows when [`Disk::settle`] is called;
+    /// at once when a fact is gone, since the file that says so may be taken over, and when sled must be mended.
+    pub(super) fn commit(&mut self, work: Vec<Work>, all: &BTreeMap<Key, Fact>) -> Outcome {
         // A store that was never written has no epoch yet; it gets one together with its first fact.
         let mend = self.wants_everything() && (self.epoch > 0 || !work.is_empty() || !all.is_empty());
         if work.is_empty() && !mend {
@@ -112,68 +168,106 @@ impl Disk {
         }
         let mut result = Ok(());
         let mut done = Vec::new();
-        let mut changes = Vec::new();
-        let mut removed_from = BTreeSet::new();
+        let mut any_gone = false;
         make_folders(&self.dir, &mut Vec::new());
-        for (key, fact) in work {
-            match self.write_file(&key, fact.as_ref()) {
-                Ok(change) => {
-                    if fact.is_none() {
-                        removed_from.insert(folder_of(&key));
-                    }
-                    changes.push(change);
-                    done.push((key, fact.map(|f| f.generation)));
+        for (key, generation, fact) in work {
+            let written = match &fact {
+                Some(fact) => self.write_fact(&key, fact),
+                None => self.write_gone(&key, generation),
+            };
+            match written {
+                Ok(()) => {
+                    any_gone |= fact.is_none();
+                    self.owed.insert(key.clone());
+                    done.push((key, generation));
                 }
                 Err(error) => result = Err(error),
             }
         }
-        for folder in removed_from {
-            let path = self.dir.join(folder);
-            if let Err(source) = durable::sync_dir(&path) {
-                // Without it no removal in there is promised: they stay pending.
-                done.retain(|(key, written)| written.is_some() || folder_of(key) != folder);
-                result = Err(CommitError { operation: "sync", path, source });
-            }
-        }
-        let tree = self.write_tree(&changes, all);
+        let tree = if any_gone || mend { self.write_tree(all) } else { Ok(()) };
         let condition = result.as_ref().err().map(|e| chain(e)).or_else(|| tree.err().map(|e| chain(&e)));
         Outcome { done, result, condition }
     }
 
-    fn write_file(&mut self, key: &Key, fact: Option<&Fact>) -> Result<Change, CommitError> {
-        let name = key.name();
-        let path = self.dir.join(format!("{name}.fact"));
-        let failed = |operation, source| CommitError { operation, path: path.clone(), source };
-        let Some(fact) = fact else {
-            self.places.remove(key);
-            return match std::fs::remove_file(&path) {
-                Err(source) if source.kind() != io::ErrorKind::NotFound => Err(failed("remove", source)),
-                _ => Ok((name, None)),
-            };
-        };
-        let Some(encoded) = record::encode(&name, fact.generation, &fact.bytes) else {
-            return Err(failed("encode", io::ErrorKind::FileTooLarge.into()));
-        };
-        let (Some(folder), Some(file)) = (path.parent(), path.file_name().and_then(|f| f.to_str())) else {
-            return Err(failed("name", io::ErrorKind::InvalidFilename.into()));
-        };
-        // After a failed write nothing is known of the file any more: the next one makes a new file.
-        let place =
-            fact_file::write(folder, file, &encoded, self.places.remove(key)).map_err(|e| failed("write", e))?;
-        self.places.insert(key.clone(), place);
-        Ok((name, Some(encoded)))
+    /// Gives sled what it lacks. Tells what keeps the store from being whole.
+    pub(super) fn settle(&mut self, all: &BTreeMap<Key, Fact>) -> Option<String> {
+        self.write_tree(all).err().map(|e| chain(&e))
     }
 
-    fn write_tree(&mut self, changes: &[Change], all: &BTreeMap<Key, Fact>) -> Result<(), TreeError> {
+    fn write_fact(&mut self, key: &Key, fact: &Fact) -> Result<(), CommitError> {
+        let name = key.name();
+        let Some(encoded) = record::encode(&name, fact.generation, &fact.bytes) else {
+            let source = io::ErrorKind::FileTooLarge.into();
+            return Err(CommitError { operation: "encode", path: self.dir.join(name), source });
+        };
+        let mut home = self.homes.remove(key).unwrap_or_else(|| self.new_home(key, encoded.len(), fact.generation));
+        let folder = self.dir.join(folder_of(key));
+        let written = fact_file::write(&folder, &home.file, &encoded, home.place);
+        let path = folder.join(&home.file);
+        home.place = written.as_ref().ok().copied();
+        home.generation = fact.generation;
+        self.homes.insert(key.clone(), home);
+        written.map(drop).map_err(|source| CommitError { operation: "write", path, source })
+    }
+
+    /// The smallest spare file that holds so much; else a new one.
+    fn new_home(&mut self, key: &Key, len: usize, generation: u64) -> Home {
+        if let Key::Meta(name) = key {
+            return Home { file: format!("{name}{EXTENSION}"), place: None, generation };
+        }
+        let fits = |home: &Home| {
+            let room = home.place.map(Place::room).filter(|room| *room >= len && home.generation < generation)?;
+            Some(room)
+        };
+        let spares = self.spares.iter().enumerate().filter_map(|(at, home)| Some((fits(home)?, at)));
+        if let Some((_, at)) = spares.min() {
+            return self.spares.swap_remove(at);
+        }
+        let file = format!("{}{EXTENSION}", self.next_number);
+        self.next_number = self.next_number.saturating_add(1);
+        Home { file, place: None, generation }
+    }
+
+    /// Makes a fact's file say that it is gone. A file that cannot be told is removed.
+    fn write_gone(&mut self, key: &Key, generation: u64) -> Result<(), CommitError> {
+        let Some(mut home) = self.homes.remove(key) else { return Ok(()) };
+        let folder = self.dir.join(folder_of(key));
+        if let (Key::Pod(_), Some(place)) = (key, home.place)
+            && let Some(encoded) = record::encode_gone(&key.name(), generation)
+            && let Ok(place) = fact_file::write(&folder, &home.file, &encoded, Some(place))
+        {
+            (home.place, home.generation) = (Some(place), generation);
+            self.spares.push(home);
+            return Ok(());
+        }
+        let path = folder.join(&home.file);
+        let removed = match std::fs::remove_file(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(CommitError { operation: "remove", path, source })
+            }
+            _ => durable::sync_dir(&folder).map_err(|source| CommitError { operation: "sync", path: folder, source }),
+        };
+        if removed.is_err() {
+            // It stays pending, and nothing is known of the file any more.
+            home.place = None;
+            self.homes.insert(key.clone(), home);
+        }
+        removed
+    }
+
+    fn write_tree(&mut self, all: &BTreeMap<Key, Fact>) -> Result<(), TreeError> {
         let written = match &self.tree {
-            Some(tree) if self.tree_current => tree.apply(None, changes),
+            Some(tree) if self.tree_current => tree.apply(None, &changes(&self.owed, all)),
             _ => self.refill_tree(all),
         };
-        if written.is_err() {
-            // From here on sled lags behind: the file's epoch moves on, so that nobody takes it for the truth.
-            self.epoch_owed |= self.tree_current;
-            self.tree = None;
-            self.tree_current = false;
+        match &written {
+            Ok(()) => self.owed.clear(),
+            Err(_) => {
+                // From here on sled lags behind: the file's epoch moves on, so that nobody takes it for the truth.
+                self.epoch_owed |= self.tree_current;
+                self.tree = None;
+                self.tree_current = false;
+            }
         }
         if self.epoch_owed {
             self.next_epoch()?;
@@ -192,11 +286,7 @@ impl Disk {
         let stored = tree.contents()?;
         let kept: BTreeSet<String> = all.keys().map(Key::name).collect();
         let gone = stored.facts.into_iter().filter(|r| !kept.contains(&r.key)).map(|r| (r.key, None));
-        let facts = all.iter().filter_map(|(key, fact)| {
-            let encoded = record::encode(&key.name(), fact.generation, &fact.bytes)?;
-            Some((key.name(), Some(encoded)))
-        });
-        let changes: Vec<Change> = gone.chain(facts).collect();
+        let changes: Vec<Change> = gone.chain(changes(&all.keys().cloned().collect(), all)).collect();
         tree.apply(Some(self.epoch), &changes)?;
         self.tree = Some(tree);
         self.tree_current = true;
@@ -215,6 +305,17 @@ impl Disk {
         self.epoch_owed = false;
         Ok(())
     }
+}
+
+/// The keys' facts as sled keeps them; what is no fact any more is removed there.
+fn changes(keys: &BTreeSet<Key>, all: &BTreeMap<Key, Fact>) -> Vec<Change> {
+    let change = |key: &Key| {
+        let name = key.name();
+        let Some(fact) = all.get(key) else { return Some((name, None)) };
+        let encoded = record::encode(&name, fact.generation, &fact.bytes)?;
+        Some((name, Some(encoded)))
+    };
+    keys.iter().filter_map(change).collect()
 }
 
 const fn folder_of(key: &Key) -> &'static str {
@@ -276,37 +377,80 @@ fn read_files(dir: &Path, problems: &mut Vec<Problem>) -> Files {
         };
         for entry in entries.flatten() {
             let name = entry.file_name();
-            let key =
-                name.to_str().and_then(|n| n.strip_suffix(".fact")).and_then(|n| Key::parse(&format!("{folder}/{n}")));
             // Other names are what was set aside, or left by a write that was cut.
-            if let Some(key) = key {
-                read_file(&entry.path(), key, &mut files, problems);
+            let Some(stem) = name.to_str().and_then(|name| name.strip_suffix(EXTENSION)) else { continue };
+            let owner =
+                if folder == PODS { stem.parse().ok().map(Owner::Pod) } else { Key::meta(stem).ok().map(Owner::Meta) };
+            if let Some(owner) = owner {
+                read_file(&entry.path(), &owner, &mut files, problems);
             }
         }
     }
     files
 }
 
-fn read_file(path: &Path, key: Key, files: &mut Files, problems: &mut Vec<Problem>) {
+/// What a file's name says of its content.
+enum Owner {
+    /// Some pod's fact, or none any more.
+    Pod(u32),
+    Meta(Key),
+}
+
+impl Owner {
+    fn admits(&self, key: &Key) -> bool {
+        match self {
+            Self::Pod(_) => matches!(key, Key::Pod(_)),
+            Self::Meta(own) => own == key,
+        }
+    }
+}
+
+fn read_file(path: &Path, owner: &Owner, files: &mut Files, problems: &mut Vec<Problem>) {
+    if let Owner::Pod(number) = owner {
+        files.next_number = files.next_number.max(number.saturating_add(1));
+    }
     match fact_file::read(path) {
-        Ok(Found::Fact { record, place }) if record.key == key.name() => {
-            let fact = Fact { generation: record.generation, bytes: record.payload.into() };
-            files.facts.insert(key, (fact, place));
+        Ok(Found::Fact { record, place }) => {
+            let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let home = Home { file, place, generation: record.generation };
+            if take(record, home, owner, files) {
+                return;
+            }
+            set_aside(path, problems);
         }
         Ok(Found::Unfinished) => {
             if let Err(source) = std::fs::remove_file(path) {
                 problems.push(Problem::Io { operation: "remove", path: path.to_owned(), source });
             }
+            return;
         }
-        Ok(_) => {
-            set_aside(path, problems);
-            files.damaged.insert(key);
-        }
-        Err(source) => {
-            problems.push(Problem::Io { operation: "read", path: path.to_owned(), source });
-            files.damaged.insert(key);
+        Ok(Found::Damaged) => set_aside(path, problems),
+        Err(source) => problems.push(Problem::Io { operation: "read", path: path.to_owned(), source }),
+    }
+    match owner {
+        Owner::Pod(_) => files.damaged_pods += 1,
+        Owner::Meta(key) => {
+            files.damaged.insert(key.clone());
         }
     }
+}
+
+/// Takes a whole record over. False: it does not belong in this file, or another file has the same fact.
+fn take(record: Record, home: Home, owner: &Owner, files: &mut Files) -> bool {
+    if let Some(key) = record.gone() {
+        let Some(key) = Key::parse(key).filter(|key| owner.admits(key)) else { return false };
+        let newest = files.gone.entry(key).or_default();
+        *newest = record.generation.max(*newest);
+        files.spares.push(home);
+        return true;
+    }
+    let Some(key) = Key::parse(&record.key).filter(|key| owner.admits(key)) else { return false };
+    if files.facts.contains_key(&key) {
+        return false;
+    }
+    let fact = Fact { generation: record.generation, bytes: record.payload.into() };
+    files.facts.insert(key, (fact, home));
+    true
 }
 
 fn parse_facts(records: Vec<Record>) -> BTreeMap<Key, Fact> {
@@ -318,37 +462,34 @@ fn parse_facts(records: Vec<Record>) -> BTreeMap<Key, Fact> {
 }
 
 /// The higher generation wins. A fact that only sled has counts when sled is of the right epoch, or when the fact's
-/// file was damaged; otherwise it may have been deleted long ago.
-fn merge(files: Files, tree: BTreeMap<Key, Fact>, trusted: bool) -> (Memory, BTreeMap<Key, Place>) {
+/// file may have been damaged; otherwise it may have been deleted long ago.
+fn merge(files: &Files, tree: BTreeMap<Key, Fact>, trusted: bool) -> Memory {
     let mut memory = Memory::default();
-    let mut places = BTreeMap::new();
-    for (key, (fact, place)) in files.facts {
-        match place {
-            Some(place) => {
-                places.insert(key.clone(), place);
-            }
-            None => {
-                memory.pending.insert(key.clone());
-            }
-        }
+    for (key, (fact, home)) in &files.facts {
         // An untrusted database is filled as a whole by the next commit.
-        if trusted && tree.get(&key).is_none_or(|other| other.generation < fact.generation) {
-            memory.pending.insert(key.clone());
+        let behind = trusted && tree.get(key).is_none_or(|other| other.generation < fact.generation);
+        if behind || home.place.is_none() {
+            memory.pending.insert(key.clone(), fact.generation);
         }
-        memory.facts.insert(key, fact);
+        memory.facts.insert(key.clone(), fact.clone());
     }
     for (key, fact) in tree {
-        let newer = match memory.facts.get(&key) {
-            Some(file) => file.generation < fact.generation,
-            None => trusted || files.damaged.contains(&key),
+        let gone = files.gone.get(&key).copied().filter(|gone| *gone > fact.generation);
+        let newer = match (memory.facts.get(&key), gone) {
+            (Some(file), _) => file.generation < fact.generation,
+            (None, Some(_)) => false,
+            (None, None) => trusted || files.may_have_lost(&key),
         };
         if newer {
-            memory.pending.insert(key.clone());
+            memory.pending.insert(key.clone(), fact.generation);
             memory.facts.insert(key, fact);
+        } else if let Some(gone) = gone.filter(|_| !memory.facts.contains_key(&key)) {
+            memory.pending.insert(key, gone);
         }
     }
-    memory.generation = memory.facts.values().map(|fact| fact.generation).max().unwrap_or(0);
-    (memory, places)
+    let facts = memory.facts.values().map(|fact| fact.generation);
+    memory.generation = facts.chain(files.gone.values().copied()).max().unwrap_or(0);
+    memory
 }
 
 /// Opens sled, sets a damaged one aside and opens a new one. `probe` is asked first when an earlier open did not end.

@@ -1,4 +1,4 @@
-//! One small file per fact, with two slots.
+//! One small file for one fact at a time, with two slots.
 //!
 //! An update overwrites the slot that does not hold the current generation, in place: one data block reaches the disk
 //! and the file system's journal stays quiet (4 KiB an update on ext4, where write-rename-sync costs 73 KiB). A cut in
@@ -14,13 +14,20 @@ use std::path::Path;
 /// Slots start at multiples of this: two slots never share a block of any usual file system or card sector.
 const BLOCK: usize = 4096;
 
-/// Where a fact's current generation lies in its file.
+/// Where the current generation lies in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     /// Bytes of one slot; the file holds two.
     slot_len: usize,
     /// The second slot holds the current generation.
     second: bool,
+}
+
+impl Place {
+    /// Bytes that an update in place can hold.
+    pub(super) const fn room(self) -> usize {
+        self.slot_len
+    }
 }
 
 /// What was found in a fact file.

@@ -3,8 +3,11 @@
 //!
 //! All facts live in memory; [`Store::put_pod`] and its like change only memory, [`Store::commit`] makes every change
 //! since the last one durable. Each fact lies twice on the disk:
-//! - in a checked file of its own (`fact_file.rs`), synced first: this is what a commit promises;
-//! - in sled (`tree.rs`), which may lag behind after a power cut.
+//! - in a checked file (`fact_file.rs`), synced first: this is what a commit promises;
+//! - in sled (`tree.rs`), which follows when [`Store::settle`] is called, and may lag behind after a power cut.
+//!
+//! Each fact of the node has a file by its name. A pod's fact lies in any of the numbered files: when the pod goes, a
+//! newer record says so, and the next pod takes the file over. The newest whole record of a file is what it holds.
 //!
 //! When both are read, the higher whole generation wins. An epoch, kept in a file and in sled, tells an empty database
 //! from a lost or an outdated one. What cannot be read is renamed to `*.damaged-<n>`, never deleted, and the store
@@ -21,7 +24,7 @@ mod tree;
 
 use crate::model::ids::PodUid;
 use disk::Disk;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -144,7 +147,10 @@ pub type Probe<'a> = dyn Fn(&Path) -> io::Result<bool> + 'a;
 #[derive(Debug, Default)]
 struct Memory {
     facts: BTreeMap<Key, Fact>,
-    pending: BTreeSet<Key>,
+    /// What the disk does not have yet, in which generation.
+    pending: BTreeMap<Key, u64>,
+    /// sled does not have yet what the files have.
+    lags: bool,
     generation: u64,
     condition: Option<String>,
 }
@@ -257,20 +263,40 @@ impl Store {
         let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
         let (work, all) = {
             let memory = self.memory();
-            let work = memory.pending.iter().map(|key| (key.clone(), memory.facts.get(key).cloned())).collect();
-            let all = if disk.wants_everything() { memory.facts.clone() } else { BTreeMap::new() };
-            (work, all)
+            let work = |(key, generation): (&Key, &u64)| (key.clone(), *generation, memory.facts.get(key).cloned());
+            (memory.pending.iter().map(work).collect(), memory.facts.clone())
         };
         let outcome = disk.commit(work, &all);
         let mut memory = self.memory();
         memory.condition = outcome.condition;
+        memory.lags = disk.lags();
         for (key, written) in outcome.done {
             // A change made while this commit ran stays pending.
-            if memory.facts.get(&key).map(|f| f.generation) == written {
+            if memory.pending.get(&key) == Some(&written) {
                 memory.pending.remove(&key);
             }
         }
         outcome.result
+    }
+
+    /// Gives sled what the files have and it has not. Blocks on the disk. A start commits several times within a second:
+    /// whoever commits calls this once they are over, and so sled writes once. What fails is a condition.
+    pub fn settle(&self) {
+        let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        if !disk.lags() {
+            return;
+        }
+        let all = self.memory().facts.clone();
+        let condition = disk.settle(&all);
+        let mut memory = self.memory();
+        memory.lags = disk.lags();
+        memory.condition = condition;
+    }
+
+    /// Whether sled lacks what the files have.
+    #[must_use]
+    pub fn lags(&self) -> bool {
+        self.memory().lags
     }
 
     /// Whether a change waits for a commit.
@@ -301,15 +327,18 @@ impl Store {
         memory.generation = memory.generation.saturating_add(1);
         let fact = Fact { generation: memory.generation, bytes: bytes.into() };
         memory.facts.insert(key.clone(), fact);
-        memory.pending.insert(key);
-        Ok(memory.generation)
+        let generation = memory.generation;
+        memory.pending.insert(key, generation);
+        Ok(generation)
     }
 
     fn delete(&self, key: Key) -> bool {
         let mut memory = self.memory();
         let was = memory.facts.remove(&key).is_some();
         if was {
-            memory.pending.insert(key);
+            memory.generation = memory.generation.saturating_add(1);
+            let generation = memory.generation;
+            memory.pending.insert(key, generation);
         }
         was
     }

@@ -9,6 +9,9 @@
 //! | 16..24 | generation |
 //! | 24..28 | CRC-32 (IEEE) of bytes 0..24, key and payload |
 //! | 28.. | key, payload |
+//!
+//! A fact that was deleted leaves a record without a payload, whose key begins with `gone/`, in its file: the newest
+//! generation there, until another fact takes the file over.
 
 /// The greatest payload of one fact. A pod's record is a few KiB; the limit keeps a wrong length from costing memory.
 pub(super) const MAX_PAYLOAD: usize = 4 << 20;
@@ -17,12 +20,26 @@ const MAGIC: &[u8; 8] = b"armlfact";
 const VERSION: u16 = 1;
 const HEADER: usize = 28;
 
+const GONE: &str = "gone/";
+
+/// The record that takes the place of a deleted fact.
+pub(super) fn encode_gone(key: &str, generation: u64) -> Option<Vec<u8>> {
+    encode(&format!("{GONE}{key}"), generation, &[])
+}
+
 /// One fact as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) key: String,
     pub(super) generation: u64,
     pub(super) payload: Vec<u8>,
+}
+
+impl Record {
+    /// The key of the deleted fact whose place this record has taken.
+    pub(super) fn gone(&self) -> Option<&str> {
+        self.key.strip_prefix(GONE)
+    }
 }
 
 /// Bytes of a record with this key and payload.

@@ -15,6 +15,27 @@ fn open(dir: &Path) -> Opened {
     Store::open(dir, &no_probe)
 }
 
+/// Makes all changes durable, in both copies.
+fn kept(store: &Store) {
+    store.commit().unwrap();
+    store.settle();
+    assert!(!store.lags() || store.degraded().is_some());
+}
+
+/// The file in which a pod's fact lies.
+fn file_of(dir: &Path, pod: &str) -> PathBuf {
+    holding(dir, &format!("pods/{pod}"))
+}
+
+/// The file whose newest record has a key.
+fn holding(dir: &Path, key: &str) -> PathBuf {
+    let found = |path: &PathBuf| match fact_file::read(path) {
+        Ok(fact_file::Found::Fact { record, .. }) => record.key == key,
+        _ => false,
+    };
+    std::fs::read_dir(dir.join("pods")).unwrap().flatten().map(|e| e.path()).find(found).unwrap()
+}
+
 /// Makes sled's log go round several segments: only then its snapshot holds what the log no longer has.
 fn age(dir: &Path, rounds: u32) {
     let db = tree::open_locked(&dir.join("sled")).unwrap();
@@ -34,10 +55,10 @@ fn filled(dir: &Path) {
             store.put_pod(&uid(pod), format!("{pod}{run}").into_bytes()).unwrap();
         }
         store.put_meta("node-name", b"node".to_vec()).unwrap();
-        store.commit().unwrap();
+        kept(&store);
         store.delete_pod(&uid("gone"));
         store.put_pod(&uid("a"), b"newest".to_vec()).unwrap();
-        store.commit().unwrap();
+        kept(&store);
         assert_eq!(store.degraded(), None);
     }
 }
@@ -92,7 +113,7 @@ fn mends(dir: &Path, expect_problems: bool) {
     assert_filled(&opened.store);
     assert_eq!(!opened.problems.is_empty(), expect_problems, "{:?}", opened.problems);
     assert!(opened.complete, "{:?}", opened.problems);
-    opened.store.commit().unwrap();
+    kept(&opened.store);
     assert_eq!(opened.store.degraded(), None);
     drop(opened);
     let again = open(dir);
@@ -128,8 +149,8 @@ fn facts_survive_a_restart_and_a_quiet_store_writes_nothing() {
     let before = stamps(dir.path());
     opened.store.put_pod(&uid("a"), b"newest".to_vec()).unwrap();
     assert!(!opened.store.delete_pod(&uid("never")));
-    opened.store.commit().unwrap();
-    opened.store.commit().unwrap();
+    kept(&opened.store);
+    kept(&opened.store);
     assert_eq!(stamps(dir.path()), before);
 }
 
@@ -139,7 +160,7 @@ fn generations_grow_over_restarts() {
     let store = open(dir.path()).store;
     let first = store.put_pod(&uid("a"), b"1".to_vec()).unwrap();
     assert_eq!(store.put_pod(&uid("a"), b"1".to_vec()), Ok(first));
-    store.commit().unwrap();
+    kept(&store);
     drop(store);
     let store = open(dir.path()).store;
     assert!(store.put_pod(&uid("a"), b"2".to_vec()).unwrap() > first);
@@ -150,7 +171,7 @@ fn a_new_store_is_complete_and_untouched_until_its_first_fact() {
     let dir = tempfile::tempdir().unwrap();
     let opened = open(&dir.path().join("deep/store"));
     assert!(opened.problems.is_empty() && opened.complete && opened.store.pods().is_empty());
-    opened.store.commit().unwrap();
+    kept(&opened.store);
     assert!(!dir.path().join("deep/store/epoch").exists());
 }
 
@@ -193,7 +214,7 @@ fn a_truncated_database_is_survived() {
         cut(&dir.path().join("sled/db"), part);
         let opened = open(dir.path());
         assert_filled(&opened.store);
-        opened.store.commit().unwrap();
+        kept(&opened.store);
         assert_eq!(opened.store.degraded(), None, "{part}");
     }
 }
@@ -217,22 +238,88 @@ fn a_lost_or_damaged_epoch_file_is_no_loss() {
 
 #[test]
 fn lost_and_damaged_fact_files_come_back_from_sled() {
-    survives(|dir| std::fs::remove_file(dir.join("pods/b.fact")).unwrap(), false);
+    survives(|dir| std::fs::remove_file(file_of(dir, "b")).unwrap(), false);
     survives(|dir| std::fs::remove_dir_all(dir.join("pods")).unwrap(), false);
-    survives(|dir| std::fs::write(dir.join("pods/b.fact"), [0xff; 8192]).unwrap(), true);
-    survives(|dir| std::fs::copy(dir.join("pods/a.fact"), dir.join("pods/b.fact")).map(|_| ()).unwrap(), true);
-    survives(|dir| cut(&dir.join("pods/b.fact"), 0), false);
+    survives(|dir| std::fs::write(file_of(dir, "b"), [0xff; 8192]).unwrap(), true);
+    survives(|dir| std::fs::copy(file_of(dir, "a"), file_of(dir, "b")).map(|_| ()).unwrap(), true);
+    survives(|dir| cut(&file_of(dir, "b"), 0), false);
+}
+
+fn names(opened: &Opened) -> Vec<String> {
+    opened.store.pods().iter().map(|(uid, _)| uid.to_string()).collect()
+}
+
+/// "a pod that is gone stays gone", whatever the file that held it goes through.
+#[test]
+fn the_file_of_a_pod_that_is_gone_serves_the_next_one() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path());
+    let files = || std::fs::read_dir(dir.path().join("pods")).unwrap().count();
+    assert_eq!(files(), 4);
+    let store = open(dir.path()).store;
+    store.put_pod(&uid("next"), b"1".to_vec()).unwrap();
+    store.commit().unwrap();
+    drop(store);
+    let file = file_of(dir.path(), "next");
+    assert_eq!(files(), 4);
+    assert_eq!(names(&open(dir.path())), ["a", "b", "c", "next"]);
+    // Torn as by a power cut in the middle: the record before it says that the pod before is gone.
+    let mut bytes = std::fs::read(&file).unwrap();
+    let at =
+        (0..bytes.len()).step_by(4096).find(|at| record::decode(&bytes[*at..]).is_some_and(|r| r.gone().is_none()));
+    bytes[at.unwrap() + 20] ^= 0xff;
+    std::fs::write(&file, bytes).unwrap();
+    let opened = open_copy(dir.path());
+    assert_eq!(opened.pods().len(), 3);
+    let opened = open(dir.path());
+    assert!(opened.complete && opened.problems.is_empty());
+}
+
+#[test]
+fn a_database_that_lags_does_not_bring_deleted_pods_back() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path());
+    let saved = dir.path().join("saved");
+    copy_tree(&dir.path().join("sled"), &saved);
+    let store = open(dir.path()).store;
+    store.delete_pod(&uid("c"));
+    store.commit().unwrap();
+    drop(store);
+    std::fs::remove_dir_all(dir.path().join("sled")).unwrap();
+    std::fs::rename(&saved, dir.path().join("sled")).unwrap();
+    let opened = open(dir.path());
+    assert_eq!(names(&opened), ["a", "b"]);
+    assert!(opened.problems.is_empty() && opened.store.is_dirty(), "sled is to hear of it");
+    kept(&opened.store);
+    drop(opened);
+    std::fs::remove_dir_all(dir.path().join("pods")).unwrap();
+    assert_eq!(names(&open(dir.path())), ["a", "b"]);
+}
+
+#[test]
+fn what_was_committed_and_not_settled_is_kept_by_the_files() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path());
+    let store = open(dir.path()).store;
+    store.put_pod(&uid("b"), b"b3".to_vec()).unwrap();
+    store.commit().unwrap();
+    assert!(store.lags());
+    drop(store);
+    let opened = open(dir.path());
+    assert_eq!(opened.store.pod(&uid("b")).unwrap().bytes.as_ref(), b"b3");
+    assert!(opened.complete && opened.problems.is_empty() && opened.store.is_dirty());
 }
 
 #[test]
 fn damage_in_both_copies_is_told_and_nothing_is_deleted() {
     let dir = tempfile::tempdir().unwrap();
     filled_then_emptied(dir.path());
-    std::fs::write(dir.path().join("pods/b.fact"), [0xff; 8192]).unwrap();
+    let file = file_of(dir.path(), "b");
+    std::fs::write(&file, [0xff; 8192]).unwrap();
     let opened = open(dir.path());
     assert!(!opened.complete);
     assert_eq!(opened.store.pods().len(), 2);
-    assert!(dir.path().join("pods/b.fact.damaged-1").exists());
+    assert!(file.with_extension("fact.damaged-1").exists());
     assert_eq!(opened.problems.len(), 2, "{:?}", opened.problems);
 }
 
@@ -241,15 +328,12 @@ fn an_outdated_database_does_not_bring_deleted_pods_back() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());
     let saved = dir.path().join("saved");
-    std::fs::create_dir_all(saved.join("blobs")).unwrap();
-    for entry in std::fs::read_dir(dir.path().join("sled")).unwrap().flatten().filter(|e| e.path().is_file()) {
-        std::fs::copy(entry.path(), saved.join(entry.file_name())).unwrap();
-    }
+    copy_tree(&dir.path().join("sled"), &saved);
     // sled is lost, is filled under a new epoch, a pod goes, and then the old database is there again.
     std::fs::remove_dir_all(dir.path().join("sled")).unwrap();
     let store = open(dir.path()).store;
     store.delete_pod(&uid("c"));
-    store.commit().unwrap();
+    kept(&store);
     drop(store);
     std::fs::remove_dir_all(dir.path().join("sled")).unwrap();
     std::fs::rename(&saved, dir.path().join("sled")).unwrap();
@@ -297,12 +381,14 @@ fn failing_files_keep_the_facts_in_memory_until_a_later_commit() {
     // A folder where the fact file belongs: every write to it fails, as on a failing disk.
     store.put_pod(&uid("stuck"), b"1".to_vec()).unwrap();
     store.put_pod(&uid("b"), b"b3".to_vec()).unwrap();
-    std::fs::create_dir_all(dir.path().join("pods/stuck.fact/x")).unwrap();
-    assert!(store.commit().unwrap_err().path.ends_with("pods/stuck.fact"));
+    let place = holding(dir.path(), "gone/pods/gone");
+    std::fs::remove_file(&place).unwrap();
+    std::fs::create_dir_all(place.join("x")).unwrap();
+    assert_eq!(store.commit().unwrap_err().path, place);
     assert!(store.is_dirty() && store.degraded().is_some());
     assert_eq!(open_copy(dir.path()).pod(&uid("b")).unwrap().bytes.as_ref(), b"b3");
-    std::fs::remove_dir_all(dir.path().join("pods/stuck.fact")).unwrap();
-    store.commit().unwrap();
+    std::fs::remove_dir_all(place).unwrap();
+    kept(&store);
     assert!(!store.is_dirty() && store.degraded().is_none());
     drop(store);
     assert_eq!(open(dir.path()).store.pods().len(), 4);
@@ -319,14 +405,21 @@ fn a_database_that_cannot_be_opened_is_a_condition_and_comes_back_by_itself() {
     assert_filled(&opened.store);
     assert!(opened.complete && opened.store.degraded().is_some());
     opened.store.put_pod(&uid("d"), b"d".to_vec()).unwrap();
-    opened.store.commit().unwrap();
+    kept(&opened.store);
     assert!(opened.store.degraded().is_some() && !opened.store.is_dirty());
     std::fs::remove_file(&sled).unwrap();
-    opened.store.commit().unwrap();
+    kept(&opened.store);
     assert_eq!(opened.store.degraded(), None);
     drop(opened);
     std::fs::remove_dir_all(dir.path().join("pods")).unwrap();
     assert_eq!(open(dir.path()).store.pods().len(), 4);
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to.join("blobs")).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().flatten().filter(|e| e.path().is_file()) {
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
 }
 
 /// Opens a copy of the fact files alone, as another machine would read the card.
@@ -373,7 +466,7 @@ fn a_full_disk_keeps_facts_in_memory_and_the_store_mends_itself() {
         }
         assert!(opened.store.commit().is_err());
         std::fs::remove_file(&filler).unwrap();
-        opened.store.commit().unwrap();
+        kept(&opened.store);
         assert_eq!(opened.store.degraded(), None);
         assert!(!opened.store.is_dirty());
         drop(opened);

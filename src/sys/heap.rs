@@ -1,11 +1,14 @@
-//! The heap: the system's, but for large blocks, which are mappings of their own.
+//! The heap: dlmalloc for small blocks, a mapping of its own for each large one.
 //!
-//! Which `malloc` a static binary gets depends on the linker's C library, and not all leave a large zeroed block alone:
-//! one that writes the zeros makes the 22 MiB resident that sled sets aside at its opening and never uses. A mapping is
-//! zero by itself, goes back to the system when it is freed, and grows without being copied.
+//! Which `malloc` a static binary gets depends on the linker's C library. zig's puts a header of 16 bytes before each
+//! block and rounds both up to a power of two, from slabs that each thread has for itself: texts and tree nodes, of
+//! which a pod is made, take twice what they are. And not all leave a large zeroed block alone: one that writes the zeros
+//! makes the 22 MiB resident that sled sets aside at its opening and never uses. A mapping is zero by itself, goes back
+//! to the system when it is freed, and grows without being copied.
 #![expect(unsafe_code, reason = "an allocator hands out memory")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use dlmalloc::GlobalDlmalloc as Small;
+use std::alloc::{GlobalAlloc, Layout};
 use std::ptr;
 
 /// From this size on. Below, a system call and whole pages for one block would cost more than they save.
@@ -28,15 +31,15 @@ fn map(len: usize) -> *mut u8 {
     if at == libc::MAP_FAILED { ptr::null_mut() } else { at.cast() }
 }
 
-// SAFETY: `is_large` depends on the layout alone, so that every block goes back to where it came from: the system's
-// allocator, which keeps the contract, or munmap. Mappings are at least as aligned and as long as asked for.
+// SAFETY: `is_large` depends on the layout alone, so that every block goes back to where it came from: dlmalloc,
+// which keeps the contract, or munmap. Mappings are at least as aligned and as long as asked for.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_large(layout) {
             return map(layout.size());
         }
         // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
+        unsafe { Small.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
@@ -44,7 +47,7 @@ unsafe impl GlobalAlloc for Heap {
             return map(layout.size());
         }
         // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc_zeroed(layout) }
+        unsafe { Small.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
@@ -54,7 +57,7 @@ unsafe impl GlobalAlloc for Heap {
             return;
         }
         // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(block, layout) }
+        unsafe { Small.dealloc(block, layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
@@ -62,7 +65,7 @@ unsafe impl GlobalAlloc for Heap {
         let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         match (is_large(layout), is_large(new)) {
             // SAFETY: the caller's promises are passed on.
-            (false, false) => unsafe { System.realloc(block, layout, size) },
+            (false, false) => unsafe { Small.realloc(block, layout, size) },
             (true, true) => {
                 // SAFETY: `block` is a mapping of this size, and the caller forgets its address.
                 let at = unsafe { libc::mremap(block.cast(), layout.size(), size, libc::MREMAP_MAYMOVE) };

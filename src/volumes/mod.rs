@@ -7,11 +7,11 @@ pub mod termination;
 mod dirs;
 mod empty_dir;
 mod host_path;
-mod shm;
+mod memory;
 
-pub use dirs::PodDirs;
+pub use dirs::{Layer, PodDirs};
 pub use empty_dir::tmpfs_size;
-pub use shm::{prepare_shm, remove_shm};
+pub use memory::{prepare_memory, remove_memory};
 
 use crate::model::pod::{HostPathType, Volume, VolumeKind};
 use crate::sys::mounts::{mounts_below, unmount_all};
@@ -95,7 +95,7 @@ pub fn prepare(dirs: &PodDirs, volume: &Volume, settings: &Settings) -> Result<P
 /// [`VolumeError::Name`] and [`VolumeError::HostPathForm`].
 pub fn path_of(dirs: &PodDirs, volume: &Volume) -> Result<PathBuf> {
     match &volume.kind {
-        VolumeKind::EmptyDir { .. } => dirs.volume(empty_dir::PLUGIN, &volume.name),
+        VolumeKind::EmptyDir { memory, .. } => dirs.volume(empty_dir::PLUGIN, &volume.name, *memory),
         VolumeKind::HostPath { path, .. } => host_path::check_form(Path::new(path)),
     }
 }
@@ -106,7 +106,7 @@ pub fn path_of(dirs: &PodDirs, volume: &Volume) -> Result<PathBuf> {
 /// [`VolumeError`]; safe to repeat.
 pub fn remove(dirs: &PodDirs, volume: &Volume) -> Result<()> {
     match &volume.kind {
-        VolumeKind::EmptyDir { .. } => empty_dir::remove(&dirs.volume(empty_dir::PLUGIN, &volume.name)?),
+        VolumeKind::EmptyDir { .. } => empty_dir::remove(&path_of(dirs, volume)?),
         VolumeKind::HostPath { .. } => Ok(()),
     }
 }
@@ -117,6 +117,10 @@ pub fn remove(dirs: &PodDirs, volume: &Volume) -> Result<()> {
 #[must_use]
 pub fn remove_pod(dirs: &PodDirs) -> Vec<VolumeError> {
     let mut errors = Vec::new();
+    match dirs.layer_folders() {
+        Ok(layers) => errors.extend(layers.iter().filter_map(|layer| remove_tree(layer).err()).map(VolumeError::from)),
+        Err(e) => errors.push(e),
+    }
     for folder in [dirs.root(), dirs.run()] {
         let failed = |operation| move |source| VolumeError::Io { operation, path: folder.to_owned(), source };
         match folder.canonicalize() {
@@ -136,21 +140,15 @@ pub fn remove_pod(dirs: &PodDirs) -> Vec<VolumeError> {
 /// among them.
 ///
 /// # Errors
-/// When `pods` below either folder cannot be read.
+/// When `pods` below either folder or `layers` cannot be read.
 pub fn pods_on_disk(data: &Path, run: &Path) -> Result<Vec<String>> {
     let mut found = std::collections::BTreeSet::new();
     for folder in [data.join("pods"), run.join("pods")] {
-        let failed = |source| VolumeError::Io { operation: "list", path: folder.clone(), source };
-        match std::fs::read_dir(&folder) {
-            Ok(entries) => {
-                for entry in entries {
-                    found.extend(entry.map_err(failed)?.file_name().into_string());
-                }
-            }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(failed(e)),
-        }
+        let names = dirs::list(&folder)?;
+        found.extend(names.iter().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())));
     }
+    let layers = dirs::list(&dirs::layers(data))?;
+    found.extend(layers.iter().filter_map(|path| dirs::pod_of_layer(path)).map(str::to_owned));
     Ok(found.into_iter().collect())
 }
 
@@ -161,14 +159,12 @@ fn unmount(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::PodUid;
+    use crate::model::{ContainerId, PodUid};
     use crate::sys::mounts::is_mount_point;
     use std::fs;
 
     fn dirs(base: &Path) -> PodDirs {
-        let dirs = PodDirs::new(&base.join("data"), &base.join("run"), &PodUid::new("uid-1").unwrap());
-        dirs.create().unwrap();
-        dirs
+        PodDirs::new(&base.join("data"), &base.join("run"), &PodUid::new("uid-1").unwrap())
     }
 
     fn volume(name: &str, kind: VolumeKind) -> Volume {
@@ -215,13 +211,16 @@ mod tests {
         let at = prepare(&dirs, &memory, &Settings::default()).unwrap();
         let disk = volume("d", VolumeKind::EmptyDir { memory: false, size_limit: None });
         fs::write(prepare(&dirs, &disk, &Settings::default()).unwrap().join("f"), b"x").unwrap();
-        let shm = prepare_shm(&dirs).unwrap();
-        assert!(is_mount_point(&at).unwrap() && is_mount_point(&shm).unwrap());
+        prepare_memory(&dirs).unwrap();
+        let layer = dirs.layer(&ContainerId::from_bits(1));
+        fs::create_dir_all(layer.upper.join("etc")).unwrap();
+        fs::create_dir_all(&layer.work).unwrap();
+        assert!(is_mount_point(&at).unwrap() && is_mount_point(&dirs.memory()).unwrap());
         assert_eq!(pods_on_disk(&data, &run).unwrap(), ["uid-1"]);
         for _ in 0..2 {
             let errors = remove_pod(&dirs);
             assert!(errors.is_empty(), "{errors:?}");
-            assert!(!dirs.root().exists() && !dirs.run().exists());
+            assert!(!dirs.root().exists() && !dirs.run().exists() && !layer.upper.exists() && !layer.work.exists());
         }
         assert!(pods_on_disk(&data, &run).unwrap().is_empty());
         assert!(pods_on_disk(&base.path().join("no"), &base.path().join("no")).unwrap().is_empty());

@@ -21,8 +21,10 @@ use std::net::Ipv4Addr;
 /// Which facts changed, and what must happen first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// [`Facts::durable`] changed: commit it with the next commit.
+    /// [`Facts::durable`] changed: commit it.
     pub durable: bool,
+    /// [`Facts::durable`] changed in a way that another change will follow soon: commit it with that one.
+    pub later: bool,
     /// Commit it before the status is told to anyone.
     pub commit_first: bool,
     /// [`Facts::volatile`] changed in a way that an agent's restart should not lose.
@@ -36,6 +38,7 @@ impl Changes {
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.durable |= other.durable;
+        self.later |= other.later;
         self.commit_first |= other.commit_first;
         self.volatile |= other.volatile;
         self.events.extend(other.events);

@@ -136,7 +136,8 @@ fn sandbox_created(facts: &mut Facts, outcome: &Outcome, now: Now, changes: &mut
             facts.volatile.sandbox = Some(sandbox.attempt);
             facts.volatile.sandbox_failure = None;
             facts.volatile.torn_down = TornDown::default();
-            (changes.durable, changes.volatile) = (true, true);
+            // Its containers' records follow. Without them there was nothing in it to remember.
+            (changes.later, changes.volatile) = (true, true);
         }
         other => sandbox_failed(facts, other, now, changes),
     }

@@ -17,7 +17,7 @@ pub fn table(observed: &mut Observed, now: Now) -> Changes {
     let facts = &mut observed.facts;
     if here > facts.durable.sandbox {
         facts.durable.sandbox = here;
-        changes.durable = true;
+        changes.later = true;
     }
     if here > facts.volatile.sandbox {
         facts.volatile.sandbox = here;

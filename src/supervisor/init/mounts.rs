@@ -1,6 +1,7 @@
 //! The file systems of the kernel, and leaving the initramfs.
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::fs;
 use std::io;
@@ -93,6 +94,10 @@ pub(crate) fn said(operation: &str, object: &Path, result: io::Result<()>) {
 }
 
 /// Loads the modules of the initramfs in the order of the file `order`. Ones that are there already are no failure.
+///
+/// Where the kernel lets it, their signatures are left out: nobody has checked this program either, which comes from the
+/// same initramfs, and checking them takes 25 million instructions each, together the most of a boot. A kernel that
+/// insists, as one that was booted securely does, gets them.
 pub(crate) fn load_modules() {
     let folder = Path::new(MODULES);
     let order = match fs::read_to_string(folder.join("order")) {
@@ -102,10 +107,31 @@ pub(crate) fn load_modules() {
     };
     for name in order.lines().filter(|n| !n.is_empty() && !n.contains('/')) {
         let path = folder.join(name);
-        let loaded = rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-            .and_then(|file| rustix::system::finit_module(&file, c"", 0));
-        said("load module", &path, loaded.map_err(io::Error::from));
+        said("load module", &path, load_module(&path));
     }
+}
+
+fn load_module(path: &Path) -> io::Result<()> {
+    let mut bytes = fs::read(path)?;
+    if let Some(length) = length_without_signature(&bytes) {
+        bytes.truncate(length);
+        match rustix::system::init_module(&bytes, c"") {
+            Err(Errno::KEYREJECTED | Errno::NOKEY | Errno::PERM) => {}
+            loaded => return Ok(loaded?),
+        }
+    }
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(rustix::system::finit_module(&file, c"", 0)?)
+}
+
+/// Where a module's signature begins: it is followed by 12 bytes, of which the last four are its length, most
+/// significant first, and by a mark (`include/linux/module_signature.h`). None: it has none.
+fn length_without_signature(module: &[u8]) -> Option<usize> {
+    const ABOUT: usize = 12;
+    let signed = module.strip_suffix(b"~Module signature appended~\n")?;
+    let (_, length) = signed.split_last_chunk::<4>()?;
+    let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+    signed.len().checked_sub(ABOUT)?.checked_sub(length)
 }
 
 /// Whether the root is the initramfs, which `pivot_root` refuses to leave.
@@ -186,5 +212,24 @@ pub(crate) fn let_go_of_disks(data: &Path) {
     if gone.is_err() {
         // Somebody still holds it: the journal has all that was synced.
         let _ = rustix::mount::mount_remount(data, MountFlags::RDONLY, c"");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_is_found_by_its_end() {
+        let signed = |length: u32| {
+            let about = [&[0, 0, 2, 0, 0, 0, 0, 0], &length.to_be_bytes()[..]].concat();
+            [b"module".as_slice(), b"signature", &about, b"~Module signature appended~\n"].concat()
+        };
+        assert_eq!(length_without_signature(&signed(9)), Some(6));
+        for (module, what) in [(&b"module"[..], "unsigned"), (b"~Module signature appended~\n", "nothing else")] {
+            assert_eq!(length_without_signature(module), None, "{what}");
+        }
+        assert_eq!(length_without_signature(&signed(u32::MAX)), None);
+        assert_eq!(length_without_signature(&signed(16)), None);
     }
 }

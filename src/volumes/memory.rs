@@ -1,22 +1,24 @@
-//! A pod's shared memory: one `/dev/shm` for all its containers, as they share the IPC namespace.
+//! A pod's file system in memory, and on it its shared memory: one `/dev/shm` for all its containers, as they share the
+//! IPC namespace.
 
 use super::dirs::make_dirs;
 use super::{PodDirs, Result, VolumeError, unmount};
 use crate::sys::mounts::{Tmpfs, is_mount_point, mount_tmpfs};
 use crate::sys::tree::remove_tree;
+use rustix::fs::{Mode, chmod};
 use rustix::mount::MountFlags;
-use std::path::PathBuf;
 
 /// What container runtimes give.
 const SIZE: u64 = 64 * 1024 * 1024;
-const MODE: u32 = 0o1777;
+const MODE: u32 = 0o755;
+const SHM_MODE: u32 = 0o1777;
 
-/// Mounts the pod's shared memory and tells where. Safe to repeat.
+/// Mounts the pod's file system in memory and makes the shared memory in it. Safe to repeat.
 ///
 /// # Errors
 /// [`VolumeError::Io`].
-pub fn prepare_shm(dirs: &PodDirs) -> Result<PathBuf> {
-    let path = dirs.shm();
+pub fn prepare_memory(dirs: &PodDirs) -> Result<()> {
+    let path = dirs.memory();
     make_dirs(&path)?;
     let failed = |operation| {
         let path = path.clone();
@@ -27,16 +29,19 @@ pub fn prepare_shm(dirs: &PodDirs) -> Result<PathBuf> {
         let tmpfs = Tmpfs { size: Some(SIZE), mode: MODE, gid: 0, noswap: false, flags };
         mount_tmpfs(&path, &tmpfs).map_err(failed("mount tmpfs at"))?;
     }
-    Ok(path)
+    let shm = dirs.shm();
+    make_dirs(&shm)?;
+    let chmod = chmod(&shm, Mode::from_raw_mode(SHM_MODE));
+    chmod.map_err(|e| VolumeError::Io { operation: "set mode of", path: shm, source: e.into() })
 }
 
-/// Unmounts the pod's shared memory. Safe to repeat.
+/// Unmounts the pod's file system in memory. Safe to repeat.
 ///
 /// # Errors
 /// [`VolumeError::Io`].
-pub fn remove_shm(dirs: &PodDirs) -> Result<()> {
-    unmount(&dirs.shm())?;
-    Ok(remove_tree(&dirs.shm())?)
+pub fn remove_memory(dirs: &PodDirs) -> Result<()> {
+    unmount(&dirs.memory())?;
+    Ok(remove_tree(&dirs.memory())?)
 }
 
 #[cfg(test)]
@@ -50,12 +55,14 @@ mod tests {
     fn linux_shared_memory_is_mounted_once() {
         let base = tempfile::tempdir().unwrap();
         let dirs = PodDirs::new(&base.path().join("data"), &base.path().join("run"), &PodUid::new("uid-1").unwrap());
-        let path = prepare_shm(&dirs).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o1777);
-        let device = fs::metadata(&path).unwrap().dev();
-        assert_eq!(fs::metadata(prepare_shm(&dirs).unwrap()).unwrap().dev(), device);
-        remove_shm(&dirs).unwrap();
-        remove_shm(&dirs).unwrap();
-        assert!(!path.exists());
+        prepare_memory(&dirs).unwrap();
+        let found = || fs::metadata(dirs.shm()).unwrap();
+        assert_eq!(found().mode() & 0o7777, 0o1777);
+        let device = found().dev();
+        prepare_memory(&dirs).unwrap();
+        assert_eq!(found().dev(), device);
+        remove_memory(&dirs).unwrap();
+        remove_memory(&dirs).unwrap();
+        assert!(!dirs.memory().exists());
     }
 }
