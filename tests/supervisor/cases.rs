@@ -5,7 +5,7 @@ use armlet::model::supervise::{
     Ask, ContainerState, ExecExit, ExecSpec, LogLimits, Message, Notice, RefusalCode, Reply, StartSpec,
 };
 use armlet::model::{ContainerId, PodUid};
-use armlet::sys::{namespaces, seqpacket, signals};
+use armlet::sys::{seqpacket, signals};
 use rustix::fd::{AsFd as _, OwnedFd};
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -58,9 +58,11 @@ struct Tree {
 impl Tree {
     /// Mounts the hierarchy on a folder of our own, whatever the distribution has mounted where. Only this program and
     /// its children see the mount: it goes with them, whichever way they end.
+    #[expect(unsafe_code, reason = "unshare(2) is unsafe: it can take away what other threads share")]
     fn make() -> Self {
         use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-        namespaces::unshare(rustix::thread::UnshareFlags::NEWNS).unwrap();
+        // SAFETY: this process has one thread, and only its mounts are unshared.
+        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
         mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE).unwrap();
         let folder = tempfile::tempdir().unwrap();
         mount("none", folder.path(), "cgroup2", MountFlags::empty(), None).unwrap();
