@@ -1,4 +1,4 @@
-# armlet: `make help` lists what there is. Everything that is downloaded or built lies below target/.
+# armlet: `make help` lists what there is. Everything that is downloaded or built lies below target/ (or CARGO_TARGET_DIR).
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -11,6 +11,10 @@ BENCH_PROFILE := $(if $(filter command line environment,$(origin VM_PROFILE)),$(
 # A seed makes the random tests repeatable; a longer campaign finds more.
 CAMPAIGN_SECONDS ?= 3600
 
+# Where cargo builds is where everything else goes too: CARGO_TARGET_DIR, or target here. All scripts follow it.
+export CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
+target := $(CARGO_TARGET_DIR)
+
 say = @printf '\033[1m==>\033[0m %s\n'
 
 .PHONY: help
@@ -18,27 +22,34 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: ## install and download all that the other targets need (they do it themselves when it is missing)
+setup: test-setup ## install and download all that the other targets need (they do it themselves when it is missing)
+	@tests/check.sh tools
+
+# What the guests need, and what the tests in them need beside it: packed once, before tests run side by side.
+.PHONY: guest-setup test-setup
+guest-setup:
 	@cross/tools.sh
 	@tests/vm/prepare.sh bare >/dev/null
-	@images/pack.sh busybox busybox-arm32 redis >/dev/null
-	@tests/check.sh tools
+	@images/pack.sh busybox redis >/dev/null
+test-setup: guest-setup
+	@images/pack.sh busybox-arm32 curl >/dev/null
 
 .PHONY: build
 build: ## the static aarch64 binary as released (fat LTO: some minutes)
 	@cross/build.sh release
+	@cp "$$(cross/licences.sh)" "$(target)/aarch64-unknown-linux-musl/release/LICENCES"
 
 .PHONY: vm-binary
 vm-binary:
-	@cross/build.sh $(VM_PROFILE) >target/vm-binary
+	@cross/build.sh $(VM_PROFILE) >$(target)/vm-binary
 
 .PHONY: demo
-demo: setup vm-binary ## boot a node in QEMU, run a pod on it, show it working, power off
-	@ARMLET_BINARY=$$(cat target/vm-binary) cargo run --quiet --locked -p armlet-vm --bin demo
+demo: guest-setup vm-binary ## boot a node in QEMU, run a pod on it, show it working, power off
+	@ARMLET_BINARY=$$(cat $(target)/vm-binary) cargo run --quiet --locked -p armlet-vm --bin demo
 
 .PHONY: vm
-vm: setup vm-binary ## an interactive node in QEMU; leave it with Ctrl-A x
-	@ARMLET_BINARY=$$(cat target/vm-binary) tests/vm/interactive.sh
+vm: guest-setup vm-binary ## an interactive node in QEMU; leave it with Ctrl-A x
+	@ARMLET_BINARY=$$(cat $(target)/vm-binary) tests/vm/interactive.sh
 
 .PHONY: check
 check: ## format, lints, licences and sources of dependencies
@@ -46,24 +57,24 @@ check: ## format, lints, licences and sources of dependencies
 	@tests/check.sh
 
 .PHONY: test
-test: setup ## every ring of tests: on this machine, then in the guest
+test: test-setup ## every ring of tests: on this machine, then in the guest
 	$(say) "tests on this machine"
 	@cargo test --workspace --locked
 	@$(MAKE) vm-binary
 	$(say) "tests in the guest"
-	@ARMLET_BINARY=$$(cat target/vm-binary) cargo test --locked --test qemu
+	@ARMLET_BINARY=$$(cat $(target)/vm-binary) cargo test --locked --test qemu
 
 .PHONY: campaign
-campaign: setup vm-binary ## the long tests in full: CAMPAIGN_SECONDS of them
-	@ARMLET_BINARY=$$(cat target/vm-binary) ARMLET_CAMPAIGN_SECONDS=$(CAMPAIGN_SECONDS) PROPTEST_CASES=20000 \
+campaign: test-setup vm-binary ## the long tests in full: CAMPAIGN_SECONDS of them
+	@ARMLET_BINARY=$$(cat $(target)/vm-binary) ARMLET_CAMPAIGN_SECONDS=$(CAMPAIGN_SECONDS) PROPTEST_CASES=20000 \
 	    cargo test --workspace --locked
-	@ARMLET_BINARY=$$(cat target/vm-binary) ARMLET_CAMPAIGN_SECONDS=$(CAMPAIGN_SECONDS) cargo test --locked --test qemu
+	@ARMLET_BINARY=$$(cat $(target)/vm-binary) ARMLET_CAMPAIGN_SECONDS=$(CAMPAIGN_SECONDS) cargo test --locked --test qemu
 
 .PHONY: bench
-bench: setup ## measure speed and size beside crun and podman, in one guest: BENCH_ROUNDS of each, at least 20 for a median
-	@cross/build.sh $(BENCH_PROFILE) >target/bench-binary
-	@ARMLET_BINARY=$$(cat target/bench-binary) cargo run --quiet --locked -p armlet-vm --bin bench
+bench: guest-setup ## measure speed and size beside crun and podman, in one guest: BENCH_ROUNDS of each, at least 20 for a median
+	@cross/build.sh $(BENCH_PROFILE) >$(target)/bench-binary
+	@ARMLET_BINARY=$$(cat $(target)/bench-binary) cargo run --quiet --locked -p armlet-vm --bin bench
 
 .PHONY: clean
 clean: ## remove all that was built and downloaded
-	@rm -rf target
+	@rm -rf $(target)

@@ -8,8 +8,6 @@ command=${1:?a cargo command}; shift
 export PATH=$TOOLS/python/bin:$PATH
 # Both are read by the libseccomp crate: link the archive built beside, never a library of the host.
 export LIBSECCOMP_LINK_TYPE=static LIBSECCOMP_LIB_PATH=${LIBSECCOMP_LIB_PATH:-$TOOLS/libseccomp-$TRIPLE/lib}
-# The zig wrapper caches below target/, not in the home directory.
-export CARGO_ZIGBUILD_CACHE_DIR=$TOOLS/zigbuild ZIG_GLOBAL_CACHE_DIR=$TOOLS/zig-cache
 
 cd "$ROOT"
 source=()

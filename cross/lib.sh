@@ -4,15 +4,29 @@
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-# Everything that is downloaded or built stays below here; `make clean` removes it whole.
+# Everything that is downloaded or built stays below here, where cargo builds too; `make clean` removes it whole.
 TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
+case $TARGET in /*) ;; *) TARGET=$ROOT/$TARGET ;; esac
+mkdir -p "$TARGET"
 TOOLS=$TARGET/tools
+# zig keeps what it compiles here, not in the home directory.
+export ZIG_GLOBAL_CACHE_DIR=$TOOLS/zig-cache CARGO_ZIGBUILD_CACHE_DIR=$TOOLS/zigbuild
 DEBIAN=$TARGET/debian
 DEBIAN_SUITE=trixie
+# shellcheck disable=SC2034 # read by who sources this
 TRIPLE=aarch64-unknown-linux-musl
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# hold_lock: waits until no other script of this checkout makes or downloads something, and keeps others out until this
+# shell ends. Tests run side by side and each calls the scripts it needs. Scripts called from here are not locked out.
+hold_lock() {
+    [ "${ARMLET_LOCK:-}" != "$TARGET" ] || return 0
+    exec 9>"$TARGET/scripts.lock"
+    flock 9
+    export ARMLET_LOCK=$TARGET
+}
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"
@@ -21,7 +35,8 @@ as_root() {
 }
 
 # install_packages NAME...: installs those of the machine's own packages that are missing.
-install_packages() {
+install_packages() (
+    hold_lock
     command -v apt-get >/dev/null || die "this script installs packages with apt; install by hand: $*"
     local name missing=()
     for name; do
@@ -30,12 +45,12 @@ install_packages() {
     [ ${#missing[@]} = 0 ] && return
     say "installing ${missing[*]}"
     local log=$TARGET/apt-install.log
-    mkdir -p "$TARGET"
     {
         as_root apt-get -qq update || say "apt-get update failed; going on with the lists that are here"
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "${missing[@]}"
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -oDPkg::Lock::Timeout=600 --no-install-recommends \
+            install "${missing[@]}"
     } >"$log" 2>&1 || { tail -n 20 "$log" >&2; die "apt-get install failed"; }
-}
+)
 
 sha256_of() { sha256sum "$1" | cut -d' ' -f1; }
 
@@ -101,7 +116,7 @@ record_fallback() {
 # debian_fetch ARCH NAME...: prints one path of a .deb per name. Pins are in cross/debian.pins; what has no pin, or whose
 # pinned version has left the mirrors, is the newest version that Debian signed, recorded in target/debian/fallbacks.
 debian_fetch() {
-    local arch=$1 name pin version sha file; shift
+    local arch=$1 name pin version sha file part; shift
     local pool=$DEBIAN/pool/$arch
     mkdir -p "$pool"
     for name; do
@@ -111,20 +126,21 @@ debian_fetch() {
         if [ -n "$pin" ] && [ -e "$file" ]; then echo "$file"; continue; fi
         if [ -e "$pool/$name.newest" ]; then echo "$pool/$(cat "$pool/$name.newest")"; continue; fi
         debian_update "$arch" >&2
-        rm -rf "$pool/part"; mkdir "$pool/part"
-        if [ -n "$pin" ] && (cd "$pool/part" && debian_apt "$arch" apt-get download "$name=$version") >/dev/null 2>&1; then
-            [ "$(sha256_of "$pool"/part/*.deb)" = "$sha" ] || die "$name $version ($arch): the digest is not the pinned $sha"
-            mv "$pool"/part/*.deb "$file"
-            echo "$file"; continue
+        part=$(mktemp -d "$pool/part.XXXXXX")
+        if [ -n "$pin" ] && (cd "$part" && debian_apt "$arch" apt-get download "$name=$version") >/dev/null 2>&1; then
+            [ "$(sha256_of "$part"/*.deb)" = "$sha" ] || die "$name $version ($arch): the digest is not the pinned $sha"
+            mv "$part"/*.deb "$file"
+            echo "$file"
+        else
+            (cd "$part" && debian_apt "$arch" apt-get download "$name") >/dev/null 2>&1 || die "cannot download $name ($arch)"
+            file=$(basename "$part"/*.deb)
+            mv "$part/$file" "$pool/$file"
+            echo "$file" >"$pool/$name.newest"
+            record_fallback "$arch $name ${version:-unpinned} -> $file sha256 $(sha256_of "$pool/$file")"
+            echo "$pool/$file"
         fi
-        (cd "$pool/part" && debian_apt "$arch" apt-get download "$name") >/dev/null 2>&1 || die "cannot download $name ($arch)"
-        file=$(basename "$pool"/part/*.deb)
-        mv "$pool/part/$file" "$pool/$file"
-        echo "$file" >"$pool/$name.newest"
-        record_fallback "$arch $name ${version:-unpinned} -> $file sha256 $(sha256_of "$pool/$file")"
-        echo "$pool/$file"
+        rm -rf "$part"
     done
-    rm -rf "$pool/part"
 }
 
 # with_libraries ARCH "NAME...": those packages and the ones that pure library dependencies lead to. Maintainer scripts do not

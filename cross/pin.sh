@@ -3,6 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 [ $# -ge 2 ] || die "usage: cross/pin.sh ARCH NAME..."
 arch=$1; shift
+hold_lock
 rm -f "$DEBIAN/$DEBIAN_SUITE-$arch/updated"
 debian_update "$arch"
 debian_apt "$arch" apt-cache show --no-all-versions "$@" |

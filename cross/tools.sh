@@ -2,17 +2,22 @@
 # tools.sh: installs what the cross build needs and is not here: host packages, the Rust toolchain, zig and the static libseccomp.
 # Runs again in a moment when everything is here.
 . "$(dirname "$0")/lib.sh"
+hold_lock
 
-has_target() { [ -d "$(cd "$ROOT" && rustc --print sysroot 2>/dev/null)/lib/rustlib/$TRIPLE/lib" ]; }
+# Asks the list first: rustup's rustc installs a missing toolchain by itself, for minutes and without a word of ours.
+has_target() {
+    rustup toolchain list 2>/dev/null | grep -q "^$1[- ]" &&
+        [ -d "$(rustup run "$1" rustc --print sysroot 2>/dev/null)/lib/rustlib/$TRIPLE/lib" ]
+}
 
 ensure_rust() {
     local channel
     channel=$(sed -n 's/^channel *= *"\(.*\)"/\1/p' "$ROOT/rust-toolchain.toml")
     command -v rustup >/dev/null || die "rustup is missing: https://rustup.rs"
-    has_target && return
+    has_target "$channel" && return
     say "installing Rust $channel with $TRIPLE"
     rustup toolchain install "$channel" --profile minimal --component rustfmt --component clippy --target "$TRIPLE" --no-self-update >"$TARGET/rustup.log" 2>&1 || true
-    has_target || ensure_rust_source
+    has_target "$channel" || ensure_rust_source
 }
 
 # Where the toolchain's server cannot be reached, Debian's package of the standard library's source, of the very version of
@@ -67,7 +72,7 @@ libseccomp_source() {
 ensure_libseccomp() {
     local out=$TOOLS/libseccomp-$TRIPLE
     local want; want=$(grep '^source libseccomp ' "$ROOT/cross/debian.pins")
-    [ "$(cat "$out/built-from" 2>/dev/null)" = "$want" ] && return
+    [ "$(cat "$out/built-from" 2>/dev/null)" = "$want" ] && [ -e "$out/LICENSE" ] && return
     local source work=$TOOLS/libseccomp-build
     source=$(libseccomp_source)
     say "building $(basename "$source" .orig.tar.gz) for $TRIPLE"
@@ -83,12 +88,14 @@ ensure_libseccomp() {
         make -C include install
         make -C src -j"$(nproc)" install
     ) >"$TARGET/libseccomp.log" 2>&1 || { tail -n 20 "$TARGET/libseccomp.log" >&2; die "libseccomp does not build"; }
+    # Its text has to travel with a binary that it is linked into.
+    cp "$work/LICENSE" "$out/LICENSE"
     rm -rf "$work"
     echo "$want" >"$out/built-from"
 }
 
-# skopeo and zstd are what tests compare our own reading and writing of images with.
-install_packages ca-certificates gcc libc6-dev make pkg-config python3 python3-venv gperf xz-utils file binutils libseccomp-dev debian-archive-keyring skopeo zstd
+# skopeo and zstd are what tests compare our own reading and writing of images with; curl is a client that tests ask with.
+install_packages ca-certificates curl gcc libc6-dev make pkg-config python3 python3-venv gperf xz-utils file binutils libseccomp-dev debian-archive-keyring skopeo zstd
 ensure_rust
 ensure_zig
 ensure_libseccomp

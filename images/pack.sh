@@ -86,6 +86,7 @@ pack() {
 }
 
 [ $# -gt 0 ] || die "usage: images/pack.sh NAME..."
+hold_lock
 install_packages ca-certificates debian-archive-keyring
 mkdir -p "$images"
 for name; do

@@ -27,10 +27,9 @@ const ROOMS: &[(&str, &[&str])] = &[
         "agent",
         &[
             "model", "plan", "wire", "config", "sys", "store", "images", "network", "volumes", "runtime", "observe",
-            "executor", "cluster", "server",
+            "executor", "server",
         ],
     ),
-    ("cluster", &["model", "wire", "store", "config"]),
     // From sys only the watching of log files and of sockets' readiness, like the agent's of manifests.
     (
         "server",
@@ -44,7 +43,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("sled", &["store"]),
     ("libcontainer", &["runtime/create"]),
     ("cgroups_rs", &["runtime"]),
-    ("k8s_openapi", &["wire", "cluster", "server", "cli"]),
+    ("k8s_openapi", &["wire", "server", "cli"]),
     ("unsafe", &["sys", "runtime/create"]),
     ("Instant::now", &["sys/clock.rs"]),
     ("SystemTime::now", &["sys/clock.rs"]),
@@ -104,6 +103,22 @@ fn every_room_imports_only_what_it_may() {
         }
     }
     assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn every_room_of_the_tables_exists() {
+    let files: Vec<String> = sources().into_iter().map(|(file, _)| file).collect();
+    let is_there = |place: &str| {
+        let folder = format!("{place}/");
+        files.iter().any(|file| file == place || file.starts_with(&folder))
+    };
+    let rooms = ROOMS.iter().flat_map(|(room, allowed)| std::iter::once(room).chain(*allowed));
+    let places = ONLY_IN.iter().flat_map(|(_, places)| *places).chain(NEVER_IN.iter().map(|(room, _)| room));
+    let missing = |name: &&&str| {
+        let place = name.replace("::", "/");
+        !is_there(&place) && !is_there(&format!("{place}.rs"))
+    };
+    assert_eq!(rooms.chain(places).filter(missing).collect::<Vec<_>>(), [&""; 0]);
 }
 
 #[test]

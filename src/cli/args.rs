@@ -129,9 +129,9 @@ pub(super) struct Logs {
     /// Show the attempt before the current one
     #[arg(short, long)]
     pub(super) previous: bool,
-    /// Show only so many lines from the end
-    #[arg(long, value_name = "LINES")]
-    pub(super) tail: Option<u64>,
+    /// Show only so many lines from the end; -1 stands for all
+    #[arg(long, value_name = "LINES", value_parser = tail, allow_negative_numbers = true)]
+    pub(super) tail: Option<i64>,
     /// Show only what is younger than this: 10s, 5m, 1h30m, 2d
     #[arg(long, value_name = "AGE", value_parser = super::age::parse, conflicts_with = "since_time")]
     pub(super) since: Option<u64>,
@@ -147,6 +147,16 @@ pub(super) struct Logs {
     /// Show only one of the two outputs
     #[arg(long, value_enum, value_name = "OUTPUT")]
     pub(super) stream: Option<Stream>,
+}
+
+/// Reads a number of lines: -1 for all, as kubectl has it. More than the API can say is as good as the most it can say.
+fn tail(text: &str) -> Result<i64, String> {
+    let lines = text.parse::<i128>().map_err(|_| "write a number of lines, or -1 for all".to_owned())?;
+    if lines < -1 {
+        Err("there are no fewer lines than none; -1 stands for all".to_owned())
+    } else {
+        Ok(i64::try_from(lines).unwrap_or(i64::MAX))
+    }
 }
 
 /// One of a container's outputs.
@@ -278,6 +288,15 @@ mod tests {
     }
 
     #[test]
+    fn any_number_of_lines_can_be_asked_for() {
+        for (text, lines) in [("0", 0), ("20", 20), ("-1", -1), ("18446744073709551616", i64::MAX)] {
+            let cli = Cli::try_parse_from(["armlet", "logs", "web", "--tail", text]).unwrap();
+            let Command::Logs(args) = cli.command else { panic!("{text}") };
+            assert_eq!(args.tail, Some(lines), "{text}");
+        }
+    }
+
+    #[test]
     fn wrong_lines_are_refused() {
         for line in [
             "",
@@ -285,7 +304,8 @@ mod tests {
             "exec web",
             "exec web sh",
             "logs",
-            "logs web --tail -1",
+            "logs web --tail -2",
+            "logs web --tail x",
             "logs web --since x",
             "logs web --limit-bytes 0",
         ] {

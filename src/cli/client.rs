@@ -12,8 +12,14 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 use tokio::net::UnixStream;
+
+/// How long an answer may take until a person is told why nothing happens. There is no limit beside this: the agent of a
+/// slow board may be busy for a while, and who has waited enough can stop.
+const PATIENCE: Duration = Duration::from_secs(4);
 
 /// What a query and a path cannot hold as it is.
 fn is_plain(byte: u8) -> bool {
@@ -60,7 +66,7 @@ impl Client {
 
     /// Sends a request and gives the answer whatever its status.
     pub(super) async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, CliError> {
-        self.sender.send_request(request).await.map_err(|source| CliError::Talk { source })
+        patiently(self.sender.send_request(request)).await.map_err(|source| CliError::Talk { source })
     }
 
     /// Asks for a body that comes bit by bit.
@@ -91,6 +97,17 @@ impl Client {
     pub(super) async fn pods(&mut self) -> Result<Answer<PodList>, CliError> {
         self.get("/pods").await
     }
+}
+
+/// Waits for something of the agent's, and says so when it takes long.
+async fn patiently<T>(answer: impl Future<Output = T>) -> T {
+    let mut answer = std::pin::pin!(answer);
+    if let Ok(answer) = tokio::time::timeout(PATIENCE, &mut answer).await {
+        return answer;
+    }
+    // Nobody depends on the remark: it may fail.
+    let _ = writeln!(std::io::stderr(), "waiting for the agent: it is busy or stopped");
+    answer.await
 }
 
 /// A request to the agent.
@@ -126,7 +143,7 @@ pub(super) async fn refusal(answer: Response<Incoming>) -> CliError {
 }
 
 async fn whole(answer: Response<Incoming>) -> Result<Bytes, CliError> {
-    let body = answer.into_body().collect().await.map_err(|source| CliError::Talk { source })?;
+    let body = patiently(answer.into_body().collect()).await.map_err(|source| CliError::Talk { source })?;
     Ok(body.to_bytes())
 }
 

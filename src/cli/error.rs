@@ -83,6 +83,9 @@ impl CliError {
                      try again in a moment."
                         .to_owned()
                 }
+                io::ErrorKind::WouldBlock => {
+                    "The agent takes no more connections: it is busy or stopped. Try again in a moment.".to_owned()
+                }
                 _ => return None,
             }),
             Self::Lookup(error) => Some(error.hint()),

@@ -51,8 +51,9 @@ pub(super) async fn run(args: &Exec, mut client: Client, out: &mut Out) -> Resul
     let place = [&pod.metadata.namespace, &pod.metadata.name, &container.name].map(|part| client::escape(part));
     let path = format!("/exec/{}?{}", place.join("/"), query(args, tty, terminal::size()));
     let socket = open(&mut client, &path).await?;
-    let raw = if tty && args.stdin { Some(Raw::enter()?) } else { None };
-    let ended = session(socket, args.stdin, tty, raw.is_some()).await;
+    // Whoever ends this program finds the terminal put back: the signals are listened to before it is changed.
+    let (signals, raw) = if tty && args.stdin { (Some(Signals::listen()?), Some(Raw::enter()?)) } else { (None, None) };
+    let ended = session(socket, args.stdin, tty, signals).await;
     drop(raw);
     ended
 }
@@ -67,6 +68,7 @@ fn query(args: &Exec, tty: bool, size: Option<(u16, u16)>) -> String {
         .chain(flag("input", args.stdin))
         .chain(flag("output", true))
         .chain(flag("error", !tty))
+        .chain(flag("exitCode", true))
         .chain(flag("tty", tty))
         .chain(size.map(|(columns, _)| ("width", columns.to_string())))
         .chain(size.map(|(_, rows)| ("height", rows.to_string())))
@@ -99,15 +101,20 @@ async fn open(client: &mut Client, path: &str) -> Result<Socket, CliError> {
     Ok(WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Client, Some(config)).await)
 }
 
-/// Runs both directions side by side, until the program or this one ends.
-async fn session(socket: Socket, stdin: bool, tty: bool, raw: bool) -> Result<u8, CliError> {
+/// Runs both directions side by side, until it is known how the program ended, or this one is ended. That nothing can be
+/// sent any more is no end: what the program wrote and how it ended may still be on its way.
+async fn session(socket: Socket, stdin: bool, tty: bool, signals: Option<Signals>) -> Result<u8, CliError> {
     let (mut sink, mut source) = socket.split();
     let input = if stdin { Some(read_stdin()) } else { None };
     let resized = if tty { Some(listen(SignalKind::window_change())?) } else { None };
+    let sending = async {
+        send(&mut sink, input, resized).await;
+        std::future::pending().await
+    };
     tokio::select! {
         ended = receive(&mut source) => ended,
-        error = send(&mut sink, input, resized) => Err(error),
-        signal = ended_by_signal(raw) => Err(signal?),
+        never = sending => never,
+        signal = ended_by_signal(signals) => Err(CliError::Signal { signal }),
     }
 }
 
@@ -115,20 +122,33 @@ fn listen(kind: SignalKind) -> Result<Signal, CliError> {
     signal(kind).map_err(|source| CliError::Terminal { source })
 }
 
-/// Waits for a signal that ends this program: a raw terminal has to be put back first. Elsewhere the system's own way
-/// is good enough.
-async fn ended_by_signal(raw: bool) -> Result<CliError, CliError> {
-    if !raw {
-        return std::future::pending().await;
+/// The signals that end a program, for one that has something to put back first. Elsewhere the system's own way is good
+/// enough.
+struct Signals([(Signal, u8); 4]);
+
+impl Signals {
+    fn listen() -> Result<Self, CliError> {
+        let on = |kind: SignalKind, number| Ok::<_, CliError>((listen(kind)?, number));
+        Ok(Self([
+            on(SignalKind::hangup(), 1)?,
+            on(SignalKind::interrupt(), 2)?,
+            on(SignalKind::quit(), 3)?,
+            on(SignalKind::terminate(), 15)?,
+        ]))
     }
-    let (mut term, mut hup) = (listen(SignalKind::terminate())?, listen(SignalKind::hangup())?);
-    let mut int = listen(SignalKind::interrupt())?;
-    let signal = tokio::select! {
-        _ = term.recv() => 15,
-        _ = hup.recv() => 1,
-        _ = int.recv() => 2,
+}
+
+/// Waits for a signal that ends this program and gives its number.
+async fn ended_by_signal(mut signals: Option<Signals>) -> u8 {
+    let Some(Signals([(hup, hup_is), (int, int_is), (quit, quit_is), (term, term_is)])) = &mut signals else {
+        return std::future::pending().await;
     };
-    Ok(CliError::Signal { signal })
+    tokio::select! {
+        _ = hup.recv() => *hup_is,
+        _ = int.recv() => *int_is,
+        _ = quit.recv() => *quit_is,
+        _ = term.recv() => *term_is,
+    }
 }
 
 /// Reads standard input on a thread of its own: it may be a file, a pipe or a terminal that others use too, and none
@@ -154,19 +174,19 @@ fn read_stdin() -> mpsc::Receiver<Bytes> {
     receiver
 }
 
-/// Sends what is typed and how large the window is. Returns only when the connection breaks.
+/// Sends what is typed and how large the window is, until nothing can be sent any more.
 async fn send(
     sink: &mut SplitSink<Socket, Message>,
     mut input: Option<mpsc::Receiver<Bytes>>,
     mut resized: Option<Signal>,
-) -> CliError {
+) {
     // The size went with the request; it may have changed since.
     let mut message = resized.is_some().then(resize).flatten();
     loop {
         if let Some(bytes) = message.take()
-            && let Err(error) = sink.send(Message::Binary(bytes)).await
+            && sink.send(Message::Binary(bytes)).await.is_err()
         {
-            return session_error(error);
+            return;
         }
         tokio::select! {
             bytes = next(input.as_mut()) => message = Some(match bytes {
@@ -305,10 +325,13 @@ mod tests {
             tty,
             command: vec!["echo".into(), "a b".into()],
         };
-        assert_eq!(query(&args(false), false, Some((80, 24))), "command=echo&command=a%20b&input=1&output=1&error=1");
+        assert_eq!(
+            query(&args(false), false, Some((80, 24))),
+            "command=echo&command=a%20b&input=1&output=1&error=1&exitCode=1"
+        );
         assert_eq!(
             query(&args(true), true, Some((80, 24))),
-            "command=echo&command=a%20b&input=1&output=1&tty=1&width=80&height=24"
+            "command=echo&command=a%20b&input=1&output=1&exitCode=1&tty=1&width=80&height=24"
         );
     }
 }

@@ -29,7 +29,9 @@ pub(super) async fn run(args: &Logs, mut client: Client, out: &mut Out) -> Resul
 
 fn query(args: &Logs) -> String {
     let flag = |name, set: bool| set.then(|| (name, "true".to_owned()));
-    let number = |name, value: Option<u64>| value.map(|v| (name, v.to_string()));
+    // The API's numbers have a sign: more than it can say is as good as the most it can say.
+    let most = i64::MAX.unsigned_abs();
+    let number = |name, value: Option<u64>| value.map(|v| (name, v.min(most).to_string()));
     let stream = args.stream.map(|stream| match stream {
         Stream::Stdout => "Stdout",
         Stream::Stderr => "Stderr",
@@ -38,7 +40,7 @@ fn query(args: &Logs) -> String {
         flag("follow", args.follow),
         flag("previous", args.previous),
         flag("timestamps", args.timestamps),
-        number("tailLines", args.tail),
+        number("tailLines", args.tail.and_then(|lines| u64::try_from(lines).ok())),
         number("limitBytes", args.limit_bytes),
         number("sinceSeconds", args.since),
         args.since_time.clone().map(|v| ("sinceTime", v)),
@@ -48,4 +50,27 @@ fn query(args: &Logs) -> String {
     .flatten()
     .collect();
     client::query(pairs.iter().map(|(n, v)| (*n, v.as_str())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::{Cli, Command};
+    use clap::Parser;
+
+    #[test]
+    fn what_is_asked_for_can_be_said() {
+        for (line, want) in [
+            ("logs web", ""),
+            ("logs web --tail -1", ""),
+            ("logs web --tail 0", "tailLines=0"),
+            ("logs web --tail 99999999999999999999", "tailLines=9223372036854775807"),
+            ("logs web --since 18446744073709551615", "sinceSeconds=9223372036854775807"),
+            ("logs web --limit-bytes 18446744073709551615", "limitBytes=9223372036854775807"),
+        ] {
+            let cli = Cli::try_parse_from(["armlet"].into_iter().chain(line.split(' '))).unwrap();
+            let Command::Logs(args) = cli.command else { panic!("{line}") };
+            assert_eq!(query(&args), want, "{line}");
+        }
+    }
 }

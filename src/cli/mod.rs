@@ -43,7 +43,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     let mut out = Out::new(cli.color);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = runtime.map_err(|source| CliError::Runtime { source }).and_then(|runtime| {
         let done = runtime.block_on(perform(&cli, &mut out));
         runtime.shutdown_background();

@@ -10,22 +10,32 @@ use serde::Serialize;
 #[derive(Debug, Serialize)]
 struct Both {
     client: &'static str,
-    agent: api::Version,
+    /// None where there is no agent.
+    agent: Option<api::Version>,
 }
 
 /// Runs the command. This program's version is shown even where there is no agent.
 pub(super) async fn run(args: &Version, client: Result<Client, CliError>, out: &mut Out) -> Result<(), CliError> {
-    let client_version = env!("CARGO_PKG_VERSION");
+    let own = env!("CARGO_PKG_VERSION");
     if args.output.is_none() {
-        out.line(&format!("armlet {client_version}"))?;
+        out.line(&format!("armlet {own}"))?;
     }
-    let agent = client?.get::<api::Version>("/armlet/v1/version").await?.value;
-    match args.output {
-        Some(Format::Json) => out.json(&Both { client: client_version, agent }),
-        Some(Format::Yaml) => out.yaml(&Both { client: client_version, agent }),
-        None => out.line(&format!(
+    let answer = match client {
+        Ok(mut client) => client.get::<api::Version>("/armlet/v1/version").await,
+        Err(error) => Err(error),
+    };
+    let (agent, failed) = match answer {
+        Ok(answer) => (Some(answer.value), None),
+        Err(error) => (None, Some(error)),
+    };
+    match (args.output, agent) {
+        (Some(Format::Json), agent) => out.json(&Both { client: own, agent })?,
+        (Some(Format::Yaml), agent) => out.yaml(&Both { client: own, agent })?,
+        (None, Some(agent)) => out.line(&format!(
             "agent {} on node {}, {}, Kubernetes {} API",
             agent.version, agent.node_name, agent.architecture, agent.kubernetes
-        )),
+        ))?,
+        (None, None) => {}
     }
+    failed.map_or(Ok(()), Err)
 }

@@ -166,6 +166,7 @@ fn is_outer_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::testing::is_root;
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
@@ -214,6 +215,9 @@ mod tests {
 
     #[test]
     fn linux_pods_and_node_reach_each_other() {
+        if !is_root() {
+            return;
+        }
         let node = netns::create().unwrap();
         let (a, b) = (netns::create().unwrap(), netns::create().unwrap());
         netns::run_in(&node, || {
@@ -229,6 +233,9 @@ mod tests {
 
     #[test]
     fn linux_attaching_again_keeps_connections_and_repairs_what_is_wrong() {
+        if !is_root() {
+            return;
+        }
         let node = netns::create().unwrap();
         let pod = netns::create().unwrap();
         let again = |address: &str| netns::run_in(&node, || attach(&pod_link("a", &pod, address))).unwrap();
@@ -252,6 +259,9 @@ mod tests {
 
     #[test]
     fn linux_a_new_sandbox_takes_over_while_the_old_one_still_lives() {
+        if !is_root() {
+            return;
+        }
         let node = netns::create().unwrap();
         let (old, new) = (netns::create().unwrap(), netns::create().unwrap());
         netns::run_in(&node, || {
@@ -265,6 +275,9 @@ mod tests {
 
     #[test]
     fn linux_detaching_is_safe_to_repeat_and_orphans_are_found() {
+        if !is_root() {
+            return;
+        }
         let node = netns::create().unwrap();
         let (a, b) = (netns::create().unwrap(), netns::create().unwrap());
         netns::run_in(&node, || {
@@ -284,6 +297,9 @@ mod tests {
 
     #[test]
     fn linux_what_cannot_be_is_refused_by_name() {
+        if !is_root() {
+            return;
+        }
         let node = netns::create().unwrap();
         let pod = netns::create().unwrap();
         netns::run_in(&node, || {

@@ -38,6 +38,15 @@ impl Version {
     }
 }
 
+/// How a client wants to be spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Dialect {
+    pub(super) version: Version,
+    /// armlet's own addition: a program that could not be run ends with the exit code that a shell would give, beside the
+    /// message.
+    pub(super) exit_codes: bool,
+}
+
 /// What a client's message says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Input {
@@ -99,9 +108,9 @@ pub(super) fn hello(stdout: bool, stderr: bool) -> Bytes {
 }
 
 /// The last message: how the program ended, as a v1.Status.
-pub(super) fn end(exit: &ExecExit) -> Bytes {
+pub(super) fn end(exit: &ExecExit, dialect: Dialect) -> Bytes {
     let mut message = vec![ERROR];
-    message.extend(serde_json::to_vec(&Status::of(exit)).unwrap_or_default());
+    message.extend(serde_json::to_vec(&Status::of(exit, dialect)).unwrap_or_default());
     message.into()
 }
 
@@ -136,7 +145,7 @@ struct Cause {
 }
 
 impl Status {
-    fn of(exit: &ExecExit) -> Self {
+    fn of(exit: &ExecExit, dialect: Dialect) -> Self {
         match exit {
             ExecExit::Exited { code: 0 } => {
                 Self { metadata: Empty {}, status: "Success", message: None, reason: None, details: None, code: None }
@@ -151,15 +160,15 @@ impl Status {
                 details: Some(Details { causes: vec![Cause::code(*code)] }),
                 code: None,
             },
-            ExecExit::Failed { code, message } => Self::internal(message, Some(*code)),
+            ExecExit::Failed { code, message } => Self::internal(message, dialect.exit_codes.then_some(*code)),
             ExecExit::TimedOut => Self::internal("it took longer than it was given", None),
         }
     }
 
-    /// The program never ran, or it is not known how it ended. The exit code to pass on stands beside the message: a
-    /// client that looks for one under this reason is armlet's own.
+    /// The program never ran, or it is not known how it ended. Upstream words it twice: the runtime's error is an internal
+    /// one by the time it reaches the kubelet's translator from WebSocket, which makes an internal error of it again.
     fn internal(why: &str, code: Option<i32>) -> Self {
-        let cause = format!("error executing command in container: {why}");
+        let cause = format!("Internal error occurred: error executing command in container: {why}");
         Self {
             metadata: Empty {},
             status: "Failure",
@@ -214,21 +223,35 @@ mod tests {
 
     #[test]
     fn the_end_is_written_as_upstream_writes_it() {
-        let text = |exit: ExecExit| String::from_utf8(end(&exit).to_vec()).unwrap();
-        assert_eq!(text(ExecExit::Exited { code: 0 }), "\u{3}{\"metadata\":{},\"status\":\"Success\"}");
-        assert_eq!(
-            text(ExecExit::Exited { code: 3 }),
-            "\u{3}{\"metadata\":{},\"status\":\"Failure\",\"message\":\"command terminated with non-zero exit code: \
-             command terminated with exit code 3\",\"reason\":\"NonZeroExitCode\",\"details\":{\"causes\":[{\"reason\":\
-             \"ExitCode\",\"message\":\"3\"}]}}"
-        );
-        assert_eq!(
-            text(ExecExit::Failed { code: 127, message: "exec: \"/nope\": no such file or directory".into() }),
-            "\u{3}{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Internal error occurred: error executing command \
-             in container: exec: \\\"/nope\\\": no such file or directory\",\"reason\":\"InternalError\",\"details\":\
-             {\"causes\":[{\"message\":\"error executing command in container: exec: \\\"/nope\\\": no such file or \
-             directory\"},{\"reason\":\"ExitCode\",\"message\":\"127\"}]},\"code\":500}"
-        );
+        let dialect = |exit_codes| Dialect { version: Version::V5, exit_codes };
+        let text = |exit: ExecExit, codes| String::from_utf8(end(&exit, dialect(codes)).to_vec()).unwrap();
+        for codes in [false, true] {
+            assert_eq!(text(ExecExit::Exited { code: 0 }, codes), "\u{3}{\"metadata\":{},\"status\":\"Success\"}");
+            assert_eq!(
+                text(ExecExit::Exited { code: 3 }, codes),
+                "\u{3}{\"metadata\":{},\"status\":\"Failure\",\"message\":\"command terminated with non-zero exit code: \
+                 command terminated with exit code 3\",\"reason\":\"NonZeroExitCode\",\"details\":{\"causes\":[{\"reason\":\
+                 \"ExitCode\",\"message\":\"3\"}]}}"
+            );
+        }
+        // What a kubelet 1.36 sent over a WebSocket for a program that is not there, the runtime's words included.
+        let missing = || ExecExit::Failed {
+            code: 127,
+            message:
+                "failed to exec in container: failed to start exec \"b17f\": OCI runtime exec failed: exec failed: \
+                unable to start container process: exec: \"/nope\": stat /nope: no such file or directory: unknown"
+                    .into(),
+        };
+        let recorded = "\u{3}{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Internal error occurred: Internal error \
+            occurred: error executing command in container: failed to exec in container: failed to start exec \
+            \\\"b17f\\\": OCI runtime exec failed: exec failed: unable to start container process: exec: \\\"/nope\\\": \
+            stat /nope: no such file or directory: unknown\",\"reason\":\"InternalError\",\"details\":{\"causes\":[{\"message\
+            \":\"Internal error occurred: error executing command in container: failed to exec in container: failed to \
+            start exec \\\"b17f\\\": OCI runtime exec failed: exec failed: unable to start container process: exec: \
+            \\\"/nope\\\": stat /nope: no such file or directory: unknown\"}]},\"code\":500}";
+        assert_eq!(text(missing(), false), recorded);
+        let with_code = recorded.replace("\"}]}", "\"},{\"reason\":\"ExitCode\",\"message\":\"127\"}]}");
+        assert_eq!(text(missing(), true), with_code);
     }
 
     #[test]

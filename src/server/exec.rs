@@ -1,6 +1,6 @@
 //! `/exec/{namespace}/{pod}[/{uid}]/{container}`: a program in a running container, its streams over a WebSocket.
 
-use super::channel::Version;
+use super::channel::Dialect;
 use super::listen::Slot;
 use super::query::Query;
 use super::reply::{self, Body};
@@ -51,17 +51,17 @@ pub(super) fn answer(target: &Target, mut request: Request<Incoming>, context: &
     let plan = Query::parse(request.uri().query()).map_err(NoExec::from).and_then(|query| {
         let (streams, program) = read(&query)?;
         let id = container(&context.now(), target)?;
-        Ok((streams, program.place(id, streams), upgrade::check(request.headers())?))
+        Ok((streams, program.place(id, streams), upgrade::check(request.headers())?, query.flag("exitCode")))
     });
-    let (streams, spec, agreed) = match plan {
+    let (streams, spec, agreed, exit_codes) = match plan {
         Ok(plan) => plan,
         Err(error) => return reply::text(error.status(), error.to_string()),
     };
     let slot = request.extensions_mut().remove::<Slot>();
     let commands = context.commands.clone();
-    let version = agreed.version;
+    let dialect = Dialect { version: agreed.version, exit_codes };
     tokio::spawn(async move {
-        run(request, spec, streams, version, commands).await;
+        run(request, spec, streams, dialect, commands).await;
         drop(slot);
     });
     upgrade::switching(&agreed)
@@ -120,15 +120,15 @@ async fn run(
     request: Request<Incoming>,
     spec: ExecSpec,
     streams: Streams,
-    version: Version,
+    dialect: Dialect,
     commands: mpsc::Sender<Command>,
 ) {
     let (socket, exec) = tokio::join!(upgrade::take_over(request), start(spec, &commands));
     match (socket, exec) {
-        (Ok(socket), Ok(exec)) => session::run(socket, exec, streams, version, &commands).await,
-        (Ok(socket), Err(refusal)) => session::refuse(socket, streams, refusal).await,
+        (Ok((socket, hangup)), Ok(exec)) => session::run(socket, &hangup, exec, streams, dialect, &commands).await,
+        (Ok((socket, _)), Err(refusal)) => session::refuse(socket, streams, dialect, refusal).await,
         (Err(error), exec) => {
-            tracing::debug!(%error, "a client was gone before its session began");
+            tracing::debug!(%error, "a session does not begin");
             if let Ok(ExecSession { session, .. }) = exec {
                 session::kill(session, &commands).await;
             }

@@ -1,15 +1,19 @@
 //! One exec session: what the program writes goes to the client, what the client sends goes to the program.
 //!
 //! Both directions run side by side in one task, each at the pace of its slower end: what cannot be handed on is not
-//! read. The session ends with the program, or with the client: then the program is killed, for nobody reads it.
+//! read, but for one message of the client that waits for its turn. The session ends with the program, or with the
+//! client: then the program is killed, for nobody reads it. A client that is gone is noticed behind input that the
+//! program does not take, too.
 
-use super::channel::{self, Input, Output, Version};
+use super::channel::{self, Dialect, Input, Output, Version};
 use super::descriptor::Descriptor;
 use super::upgrade::Socket;
 use super::{Command, ExecSession, Refusal};
 use crate::model::supervise::ExecExit;
+use crate::sys::ready::Hangup;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
+use hyper::body::Bytes;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -49,9 +53,10 @@ type Sink = SplitSink<Socket, Message>;
 /// Runs a session to its end.
 pub(super) async fn run(
     socket: Socket,
+    hangup: &Hangup,
     exec: ExecSession,
     streams: Streams,
-    version: Version,
+    dialect: Dialect,
     commands: &mpsc::Sender<Command>,
 ) {
     let session = exec.session;
@@ -61,27 +66,28 @@ pub(super) async fn run(
         Err(error) => {
             kill(session, commands).await;
             let exit = ExecExit::Failed { code: 128, message: format!("taking over the program's streams: {error}") };
-            finish(sink, source, &exit).await;
+            finish(sink, source, &exit, dialect).await;
             return;
         }
     };
     let (stdin, outputs) = ends.split(streams);
+    let mut input = Words { source: &mut source, version: dialect.version, session, commands };
     let exit = tokio::select! {
-        () = take_input(&mut source, stdin, version, session, commands) => None,
+        () = take_input(&mut input, stdin, hangup) => None,
         exit = give_output(&mut sink, outputs, streams, exec.exit) => exit.ok(),
     };
     match exit {
-        Some(exit) => finish(sink, source, &exit).await,
+        Some(exit) => finish(sink, source, &exit, dialect).await,
         None => kill(session, commands).await,
     }
 }
 
 /// Tells the client that there is no session.
-pub(super) async fn refuse(socket: Socket, streams: Streams, refusal: Refusal) {
+pub(super) async fn refuse(socket: Socket, streams: Streams, dialect: Dialect, refusal: Refusal) {
     let (mut sink, source) = socket.split();
     let exit = ExecExit::Failed { code: 128, message: refusal.message };
     if sink.send(Message::Binary(channel::hello(streams.stdout, streams.stderr))).await.is_ok() {
-        finish(sink, source, &exit).await;
+        finish(sink, source, &exit, dialect).await;
     }
 }
 
@@ -145,27 +151,70 @@ impl Ends {
     }
 }
 
-/// Hands on what the client sends, until the client is gone.
-async fn take_input(
-    source: &mut SplitStream<Socket>,
-    mut stdin: Stdin<'_>,
+/// What the client sends, message by message.
+struct Words<'a> {
+    source: &'a mut SplitStream<Socket>,
     version: Version,
     session: u64,
-    commands: &mpsc::Sender<Command>,
-) {
-    while let Some(Ok(message)) = source.next().await {
-        let message = match message {
-            Message::Binary(message) => message,
-            Message::Close(_) => return,
-            Message::Text(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => continue,
-        };
-        match channel::read(&message, version) {
-            Input::Stdin(bytes) => stdin.write(&bytes).await,
-            Input::EndStdin => stdin.end().await,
-            Input::Resize(width, height) => {
-                let _ = commands.send(Command::ResizeExec { session, width, height }).await;
+    commands: &'a mpsc::Sender<Command>,
+}
+
+/// A part of the program's input.
+#[derive(Debug)]
+enum Word {
+    Bytes(Bytes),
+    End,
+}
+
+impl Words<'_> {
+    /// The next message; none when the client is gone. May be dropped at any moment: nothing is lost.
+    async fn next(&mut self) -> Option<Input> {
+        loop {
+            match self.source.next().await {
+                Some(Ok(Message::Binary(message))) => return Some(channel::read(&message, self.version)),
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
+                Some(Ok(Message::Text(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
             }
-            Input::Nothing => {}
+        }
+    }
+
+    /// Does at once what need not wait for the program. What is left is for its input.
+    async fn act(&self, input: Input) -> Option<Word> {
+        match input {
+            Input::Stdin(bytes) => Some(Word::Bytes(bytes)),
+            Input::EndStdin => Some(Word::End),
+            Input::Resize(width, height) => {
+                let _ = self.commands.send(Command::ResizeExec { session: self.session, width, height }).await;
+                None
+            }
+            Input::Nothing => None,
+        }
+    }
+}
+
+/// Hands on what the client sends, until the client is gone. While the program takes nothing, the client is listened to
+/// until it sends more input; from then on only its going away is watched for.
+async fn take_input(words: &mut Words<'_>, mut stdin: Stdin<'_>, hangup: &Hangup) {
+    let mut waiting: Option<Word> = None;
+    loop {
+        let word = match waiting.take() {
+            Some(word) => word,
+            None => {
+                let Some(input) = words.next().await else { return };
+                let Some(word) = words.act(input).await else { continue };
+                word
+            }
+        };
+        let mut taken = std::pin::pin!(stdin.take(word));
+        loop {
+            tokio::select! {
+                () = &mut taken => break,
+                input = words.next(), if waiting.is_none() => {
+                    let Some(input) = input else { return };
+                    waiting = words.act(input).await;
+                }
+                _ = hangup.wait(), if waiting.is_some() => return,
+            }
         }
     }
 }
@@ -180,6 +229,13 @@ impl Stdin<'_> {
         };
         if written.is_err() {
             *self = Self::Nowhere;
+        }
+    }
+
+    async fn take(&mut self, word: Word) {
+        match word {
+            Word::Bytes(bytes) => self.write(&bytes).await,
+            Word::End => self.end().await,
         }
     }
 
@@ -264,10 +320,10 @@ impl<'a> Source<'a> {
 
 /// Tells the client how it ended and parts from it as the protocol wants: a connection that is dropped with unread
 /// bytes in it would take what was sent along.
-async fn finish(mut sink: Sink, mut source: SplitStream<Socket>, exit: &ExecExit) {
+async fn finish(mut sink: Sink, mut source: SplitStream<Socket>, exit: &ExecExit, dialect: Dialect) {
     let close = CloseFrame { code: CloseCode::Normal, reason: "".into() };
     let told = async {
-        sink.send(Message::Binary(channel::end(exit))).await?;
+        sink.send(Message::Binary(channel::end(exit, dialect))).await?;
         sink.send(Message::Close(Some(close))).await
     };
     if told.await.is_ok() {

@@ -2,15 +2,19 @@
 
 use super::channel::Version;
 use super::reply::{self, Body};
+use crate::sys::ready::Hangup;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use std::io;
+use std::os::fd::AsFd;
+use tokio::net::UnixStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 /// A connection that speaks WebSocket.
-pub(super) type Socket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
+pub(super) type Socket = WebSocketStream<UnixStream>;
 
 /// The largest message of a client. Clients send what they read from a terminal or a pipe: up to 32 KiB.
 const MAX_MESSAGE: usize = 1024 * 1024;
@@ -81,18 +85,36 @@ pub(super) fn switching(agreed: &Agreed) -> Response<Body> {
     response
 }
 
-/// Takes the connection over, once the answer is on its way.
+/// Why a connection cannot be taken over.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoSocket {
+    /// The client was gone before its session began.
+    #[error("waiting for the answer to be sent")]
+    Gone(#[source] hyper::Error),
+    /// It cannot be watched.
+    #[error("watching the connection")]
+    Watch(#[source] io::Error),
+    /// It is none of our sockets.
+    #[error("the connection is no unix socket")]
+    Foreign,
+}
+
+/// Takes the connection over, once the answer is on its way, with a watch on the client's going away.
 ///
 /// # Errors
-/// When the client is gone by then.
-pub(super) async fn take_over<B>(request: Request<B>) -> Result<Socket, hyper::Error> {
-    let upgraded = hyper::upgrade::on(request).await?;
+/// When the client is gone by then, or no descriptor is left.
+pub(super) async fn take_over<B>(request: Request<B>) -> Result<(Socket, Hangup), NoSocket> {
+    let upgraded = hyper::upgrade::on(request).await.map_err(NoSocket::Gone)?;
+    let parts = upgraded.downcast::<TokioIo<UnixStream>>().map_err(|_| NoSocket::Foreign)?;
+    let stream = parts.io.into_inner();
+    let hangup = Hangup::of(stream.as_fd()).map_err(NoSocket::Watch)?;
     let config = WebSocketConfig::default()
         .read_buffer_size(8 * 1024)
         .write_buffer_size(0)
         .max_message_size(Some(MAX_MESSAGE))
         .max_frame_size(Some(MAX_MESSAGE));
-    Ok(WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await)
+    let read = parts.read_buf.to_vec();
+    Ok((WebSocketStream::from_partially_read(stream, read, Role::Server, Some(config)).await, hangup))
 }
 
 fn values<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {

@@ -51,10 +51,14 @@ fn helper<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::testing::is_root;
     use std::fs::read_link;
 
     #[test]
     fn linux_a_helper_enters_the_namespace_and_the_caller_stays() {
+        if !is_root() {
+            return;
+        }
         let here = || read_link("/proc/thread-self/ns/net").unwrap();
         let before = here();
         let netns = create().unwrap();

@@ -3,7 +3,7 @@
 
 use super::inotify::Watcher;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -57,9 +57,44 @@ impl<T: Steady> Ready<T> {
     }
 }
 
+/// Tells when the other end of a connection is gone, without reading: what it sent may lie unread before the end.
+#[derive(Debug)]
+pub struct Hangup(AsyncFd<OwnedFd>);
+
+impl Hangup {
+    /// Watches a connection. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// When there is no descriptor left for it.
+    pub fn of(connection: BorrowedFd<'_>) -> io::Result<Self> {
+        // A descriptor of its own: the connection's may be watched for other things already.
+        let own = connection.try_clone_to_owned()?;
+        // The kernel tells of the end whatever is asked for; urgent data is what nobody sends.
+        // SAFETY: an `OwnedFd` is `Steady`, and no `&mut` of it ever leaves this type.
+        let watched = unsafe { AsyncFd::register_with_interest(own, Interest::PRIORITY) };
+        watched.map(Self).map_err(|error| error.into_parts().1)
+    }
+
+    /// Waits until the other end is closed altogether: one that only sends no more is still there.
+    ///
+    /// # Errors
+    /// When the runtime ends.
+    pub async fn wait(&self) -> io::Result<()> {
+        loop {
+            let mut guard = self.0.ready(Interest::PRIORITY).await?;
+            if guard.ready().is_read_closed() {
+                return Ok(());
+            }
+            guard.clear_ready();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::os::fd::AsFd;
 
     #[test]
     fn a_reader_waits_for_a_writer() {
@@ -74,6 +109,21 @@ mod tests {
             );
             assert_eq!((got.unwrap(), put.unwrap()), (2, 2));
             assert!(Ready::new(OwnedFd::from(tempfile::tempfile().unwrap())).is_err(), "a file is always ready");
+        });
+    }
+    #[test]
+    fn a_hang_up_is_seen_before_what_is_unread() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+            let hangup = Hangup::of(ours.as_fd()).unwrap();
+            theirs.write_all(b"unread").unwrap();
+            theirs.shutdown(std::net::Shutdown::Write).unwrap();
+            let soon = std::time::Duration::from_millis(50);
+            assert!(tokio::time::timeout(soon, hangup.wait()).await.is_err(), "it can still be answered");
+            drop(theirs);
+            let in_time = std::time::Duration::from_secs(10);
+            tokio::time::timeout(in_time, hangup.wait()).await.unwrap().unwrap();
         });
     }
 }

@@ -167,6 +167,7 @@ impl Removal {
 mod tests {
     use super::*;
     use crate::sys::mounts::{Tmpfs, mount_tmpfs, unmount_all};
+    use crate::sys::testing::is_root;
     use rustix::fs::mkdirat;
     use rustix::mount::{MountFlags, mount_bind};
     use std::fs;
@@ -225,6 +226,9 @@ mod tests {
 
     #[test]
     fn linux_what_is_mounted_stays() {
+        if !is_root() {
+            return;
+        }
         let (_dir, path) = dir();
         let (tree, host) = (path.join("tree"), path.join("host"));
         fs::create_dir_all(tree.join("vol/bind")).unwrap();

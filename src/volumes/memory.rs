@@ -48,11 +48,15 @@ pub fn remove_memory(dirs: &PodDirs) -> Result<()> {
 mod tests {
     use super::*;
     use crate::model::PodUid;
+    use crate::sys::testing::is_root;
     use std::fs;
     use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn linux_shared_memory_is_mounted_once() {
+        if !is_root() {
+            return;
+        }
         let base = tempfile::tempdir().unwrap();
         let dirs = PodDirs::new(&base.path().join("data"), &base.path().join("run"), &PodUid::new("uid-1").unwrap());
         prepare_memory(&dirs).unwrap();

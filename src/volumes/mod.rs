@@ -161,6 +161,7 @@ mod tests {
     use super::*;
     use crate::model::{ContainerId, PodUid};
     use crate::sys::mounts::is_mount_point;
+    use crate::sys::testing::is_root;
     use std::fs;
 
     fn dirs(base: &Path) -> PodDirs {
@@ -203,6 +204,9 @@ mod tests {
 
     #[test]
     fn linux_a_pod_goes_with_all_its_mounts() {
+        if !is_root() {
+            return;
+        }
         let base = tempfile::tempdir().unwrap();
         let dirs = dirs(base.path());
         let data = base.path().join("data");

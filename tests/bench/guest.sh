@@ -1,4 +1,5 @@
 # Sourced by every script that the measurements run in the guest.
+# shellcheck shell=dash
 probe=/run/payload/probe
 manifests=/etc/armlet/manifests
 data=/var/lib/armlet/bench

@@ -48,6 +48,7 @@ prepare_peers() {
     echo "$archives" >"$bench/peers.made-from"
 }
 
+hold_lock
 install_packages cpio
 "$ROOT/cross/tools.sh"
 mkdir -p "$payload"

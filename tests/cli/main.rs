@@ -5,12 +5,19 @@
 mod node;
 
 use node::FakeNode;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
+use rustix::process::Signal;
 use rustix::pty::OpenptFlags;
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufRead, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 #[test]
 fn ps_of_a_fake_node_is_a_plain_table_when_piped() {
@@ -42,6 +49,9 @@ fn logs_of_a_fake_pod_are_shown() {
     let text = "Showing container \"main\" of: main, setup\n";
     assert_eq!(node.run(&["logs", "web"]), (0, "one\ntwo\n".into(), text.into()));
     assert_eq!(node.run(&["logs", "shop/web-edge1", "-c", "main", "--tail", "1"]), (0, "two\n".into(), String::new()));
+    for all in ["-1", "99999999999999999999"] {
+        assert_eq!(node.run(&["logs", "web", "-c", "main", "--tail", all]), (0, "one\ntwo\n".into(), String::new()));
+    }
     assert_eq!(
         node.run(&["logs", "web", "-c", "main", "--timestamps", "--stream", "stdout"]),
         (0, "2026-01-01T00:00:00.000000000Z one\n".into(), String::new())
@@ -82,14 +92,20 @@ fn following_a_fake_pod_stops_when_nobody_reads() {
     assert_eq!(ended.code(), Some(0));
 }
 
-/// Looks again and again until there is something. The test runner's patience is the only limit.
+/// How long anything may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Looks again and again until there is something.
+#[track_caller]
 fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    loop {
+    let pause = Duration::from_millis(5);
+    for _ in 0..PATIENCE.as_millis() / pause.as_millis() {
         if let Some(found) = look() {
             return found;
         }
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(pause);
     }
+    panic!("not within {PATIENCE:?}");
 }
 
 #[test]
@@ -120,23 +136,176 @@ fn exec_in_a_fake_pod_passes_streams_and_exit_code_on() {
 }
 
 /// What a terminal shows, read until a text is there.
+#[track_caller]
 fn shown(terminal: &mut File, text: &str) -> String {
     let mut all = String::new();
     let mut block = [0; 1024];
     while !all.contains(text) {
+        let limit = Timespec { tv_sec: PATIENCE.as_secs().try_into().unwrap(), tv_nsec: 0 };
+        let ready = poll(&mut [PollFd::new(terminal, PollFlags::IN)], Some(&limit)).unwrap();
+        assert!(ready > 0, "{text:?} is not shown: {all:?}");
         let len = terminal.read(&mut block).unwrap();
         all.push_str(&String::from_utf8_lossy(&block[..len]));
     }
     all
 }
 
-#[test]
-fn a_terminal_on_a_fake_pod_is_raw_for_a_while_and_knows_its_size() {
-    let node = FakeNode::start();
+/// A terminal: the side that a person sits at, and the side of programs.
+fn open_terminal() -> (File, OwnedFd) {
     let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     rustix::pty::unlockpt(&master).unwrap();
     let name = rustix::pty::ptsname(&master, Vec::new()).unwrap();
     let slave = rustix::fs::open(&name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+    (File::from(master), slave)
+}
+
+#[test]
+fn a_table_of_a_fake_node_is_coloured_where_people_want_it() {
+    let node = FakeNode::start();
+    let (mut terminal, slave) = open_terminal();
+    let mut ps = |set: &[(&str, &str)]| {
+        let mut command = node.armlet(&["ps"]);
+        command.env("TERM", "xterm").envs(set.iter().copied());
+        command.stdout(slave.try_clone().unwrap()).stderr(Stdio::null());
+        assert!(command.status().unwrap().success());
+        // The terminal keeps what was written until it is read.
+        rustix::io::write(&slave, b"end of it").unwrap();
+        shown(&mut terminal, "end of it")
+    };
+    let coloured = ps(&[]);
+    assert!(coloured.contains("\x1b[32mRunning\x1b[0m"), "{coloured:?}");
+    for plain in [("NO_COLOR", "1"), ("TERM", "dumb"), ("TERM", "")] {
+        let table = ps(&[plain]);
+        assert!(!table.contains('\x1b'), "{plain:?}: {table:?}");
+        assert!(table.contains("\r\nshop        web-edge1   1/1     Running   0          "), "{table:?}");
+    }
+    // Empty is as good as not set.
+    assert!(ps(&[("NO_COLOR", "")]).contains('\x1b'));
+}
+
+/// An agent made by hand: it answers `/pods` with a pod of the fake node's and turns the next request into a WebSocket,
+/// which it gives to `session`.
+fn agent_by_hand(folder: &Path, session: impl FnOnce(UnixStream) + Send + 'static) -> PathBuf {
+    let socket = folder.join("by-hand.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let head = |stream: &mut UnixStream| {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                head.extend(byte);
+            }
+            String::from_utf8(head).unwrap()
+        };
+        assert!(head(&mut stream).starts_with("GET /pods "));
+        let pods = serde_json::json!({"items": [{"metadata": {"name": "web", "namespace": "default"},
+            "spec": {"containers": [{"name": "main"}]}}]});
+        let pods = pods.to_string();
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{pods}", pods.len()).unwrap();
+        let request = head(&mut stream);
+        let key =
+            request.lines().find_map(|line| line.to_lowercase().starts_with("sec-websocket-key:").then_some(line));
+        let key = key.unwrap().split_once(':').unwrap().1.trim();
+        let accept = derive_accept_key(key.as_bytes());
+        // Nothing that is sent from now on arrives.
+        stream.shutdown(std::net::Shutdown::Read).unwrap();
+        write!(
+            stream,
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n"
+        )
+        .unwrap();
+        session(stream);
+    });
+    socket
+}
+
+/// A server's frame.
+fn frame(content: &[u8]) -> Vec<u8> {
+    [&[0x82, u8::try_from(content.len()).unwrap()], content].concat()
+}
+
+#[test]
+fn an_exec_that_can_send_nothing_more_hears_the_program_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (go, told) = std::sync::mpsc::channel::<()>();
+    let socket = agent_by_hand(folder.path(), move |mut stream| {
+        for _ in 0..50 {
+            stream.write_all(&frame(b"\x01line\n")).unwrap();
+            told.recv().unwrap();
+        }
+        let status = b"\x03{\"status\":\"Failure\",\"reason\":\"NonZeroExitCode\",\
+            \"details\":{\"causes\":[{\"reason\":\"ExitCode\",\"message\":\"7\"}]}}";
+        stream.write_all(&frame(status)).unwrap();
+        // The client leaves first.
+        let _ = stream.read(&mut [0]);
+        let _ = told.recv();
+    });
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_armlet"))
+        .args(["exec", "-i", "web", "--", "true"])
+        .env("ARMLET_SOCKET", socket)
+        .stdin(File::open("/dev/zero").unwrap())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = child.stdout.take().unwrap();
+    for _ in 0..50 {
+        let mut line = [0; 5];
+        out.read_exact(&mut line).unwrap();
+        assert_eq!(&line, b"line\n");
+        go.send(()).unwrap();
+    }
+    assert_eq!(eventually(|| child.try_wait().unwrap()).code(), Some(7));
+    drop(go);
+}
+
+#[test]
+fn a_program_of_a_fake_pod_that_reads_nothing_goes_with_its_client() {
+    let node = FakeNode::start();
+    let mut command = node.armlet(&["exec", "-i", "web", "-c", "main", "--", "sleep", "25"]);
+    let mut child = command.stdin(File::open("/dev/zero").unwrap()).spawn().unwrap();
+    let read = |pid: u32| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+        text.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse::<u64>().ok()).unwrap()
+    };
+    // Until all that is on the way is full: it reads no more.
+    let mut before = 0;
+    eventually(|| {
+        std::thread::sleep(Duration::from_millis(200));
+        let now = read(child.id());
+        (now > 200_000 && std::mem::replace(&mut before, now) == now).then_some(())
+    });
+    assert!(!node.has_seen("kill"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    eventually(|| node.has_seen("kill").then_some(()));
+}
+
+#[test]
+fn an_agent_that_does_not_answer_is_waited_for_with_a_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("silent.sock");
+    let _silent = UnixListener::bind(&socket).unwrap();
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_armlet"))
+        .arg("ps")
+        .env("ARMLET_SOCKET", &socket)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut word = String::new();
+    std::io::BufReader::new(child.stderr.take().unwrap()).read_line(&mut word).unwrap();
+    assert_eq!(word, "waiting for the agent: it is busy or stopped\n");
+    assert_eq!(child.try_wait().unwrap(), None, "it goes on waiting");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_terminal_on_a_fake_pod_is_raw_for_a_while_and_knows_its_size() {
+    let node = FakeNode::start();
+    let (mut terminal, slave) = open_terminal();
     let size = |columns, rows| {
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&slave, size).unwrap();
@@ -147,14 +316,13 @@ fn a_terminal_on_a_fake_pod_is_raw_for_a_while_and_knows_its_size() {
         let mut command = node.armlet(&["exec", "-it", "web", "-c", "main", "--", "sh", "-c", script]);
         command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap()
     };
-    let mut terminal = File::from(master);
     size(100, 40);
     let mut child = spawn("echo ready; read line; echo got $line; exit 5");
     shown(&mut terminal, "ready\r\n");
     assert!(is_raw());
     size(120, 50);
     let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::WINCH).unwrap();
+    rustix::process::kill_process(pid, Signal::WINCH).unwrap();
     eventually(|| node.has_seen("resize 120x50").then_some(()));
     terminal.write_all(b"hello\r").unwrap();
     shown(&mut terminal, "got hello\r\n");
@@ -163,13 +331,16 @@ fn a_terminal_on_a_fake_pod_is_raw_for_a_while_and_knows_its_size() {
     assert_eq!(node.seen.lock().unwrap()[0], "size Some((100, 40))");
 
     // A signal from elsewhere: the terminal is put back, the program is killed.
-    let mut child = spawn("echo again; sleep 5");
-    shown(&mut terminal, "again\r\n");
-    assert!(is_raw());
-    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(143));
-    assert!(!is_raw());
-    eventually(|| node.has_seen("kill").then_some(()));
+    for (signal, code) in [(Signal::HUP, 129), (Signal::INT, 130), (Signal::QUIT, 131), (Signal::TERM, 143)] {
+        node.seen.lock().unwrap().clear();
+        let mut child = spawn("echo again; sleep 5");
+        shown(&mut terminal, "again\r\n");
+        assert!(is_raw());
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+        assert!(!is_raw());
+        eventually(|| node.has_seen("kill").then_some(()));
+    }
 }
 
 #[test]
@@ -210,7 +381,7 @@ fn a_fake_node_and_its_pods_are_inspected() {
 
 #[test]
 fn without_an_agent_the_command_line_says_what_to_do() {
-    let run = |socket: &std::path::Path, args: &[&str]| {
+    let run = |socket: &Path, args: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_armlet"));
         let out = command.args(args).arg("--socket").arg(socket).output().unwrap();
         (out.status.code().unwrap(), String::from_utf8(out.stderr).unwrap())
@@ -221,10 +392,15 @@ fn without_an_agent_the_command_line_says_what_to_do() {
     assert_eq!(code, 3);
     assert!(err.contains("Is armlet running on this machine?"), "{err}");
     let dead = folder.path().join("dead.sock");
-    drop(std::os::unix::net::UnixListener::bind(&dead).unwrap());
+    drop(UnixListener::bind(&dead).unwrap());
     let (code, err) = run(&dead, &["version"]);
     assert_eq!(code, 3);
     assert!(err.contains("The agent is not running."), "{err}");
+    let mut version = std::process::Command::new(env!("CARGO_BIN_EXE_armlet"));
+    let out = version.args(["version", "-o", "json", "--socket"]).arg(&missing).output().unwrap();
+    assert_eq!(out.status.code(), Some(3));
+    let shown: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(shown, serde_json::json!({"client": env!("CARGO_PKG_VERSION"), "agent": null}));
     let (code, err) = run(&missing, &["pss"]);
     assert_eq!(code, 2);
     assert!(err.contains("tip: a similar subcommand exists: 'ps'"), "{err}");

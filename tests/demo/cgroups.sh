@@ -1,4 +1,5 @@
 # Runs in the guest. Prints for the two running containers of the demo's pod what the manifest says and what the kernel has.
+# shellcheck shell=dash
 row() { printf '    %-10s %-22s %-14s %-14s %s\n' "$@"; }
 value() { cat "$group/$1" | tr '\n' ' ' | sed 's/ $//'; }
 pod=$(echo /sys/fs/cgroup/kubepods/burstable/pod*)

@@ -39,23 +39,56 @@ pub(crate) fn run(filter: Option<&str>) -> ExitCode {
         println!("supervisor: not run, it needs root; the QEMU ring runs it");
         return ExitCode::SUCCESS;
     }
-    let cgroup = mount_cgroup();
+    let tree = Tree::make();
     for (name, case) in CASES.iter().filter(|(name, _)| filter.is_none_or(|f| name.contains(f))) {
         let began = millis();
-        case(&cgroup);
+        case(&tree.group);
         println!("test {name} ... ok ({} ms)", millis() - began);
     }
-    let _ = rustix::mount::unmount(&cgroup, rustix::mount::UnmountFlags::DETACH);
-    let _ = fs::remove_dir(&cgroup);
     ExitCode::SUCCESS
 }
 
-/// The v2 hierarchy on a folder of our own, whatever the distribution has mounted where.
-fn mount_cgroup() -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("armlet-cgroup-{}", std::process::id()));
-    fs::create_dir(&folder).unwrap();
-    rustix::mount::mount("none", &folder, "cgroup2", rustix::mount::MountFlags::empty(), None).unwrap();
-    folder
+/// A group of our own in the v2 hierarchy. A fresh mount shows the machine's one tree, where a supervisor kills the
+/// containers below `kubepods` that it has no record of: on a board those would be the pods of the armlet that runs there.
+struct Tree {
+    group: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl Tree {
+    /// Mounts the hierarchy on a folder of our own, whatever the distribution has mounted where. Only this program and
+    /// its children see the mount: it goes with them, whichever way they end.
+    #[expect(unsafe_code, reason = "unshare(2) is unsafe: it can take away what other threads share")]
+    fn make() -> Self {
+        use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+        // SAFETY: this process has one thread, and only its mounts are unshared.
+        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
+        mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        mount("none", folder.path(), "cgroup2", MountFlags::empty(), None).unwrap();
+        let group = folder.path().join(format!("armlet-test-{}", std::process::id()));
+        fs::create_dir(&group).unwrap();
+        Self { group, folder }
+    }
+
+    fn remove(group: &Path) {
+        for entry in fs::read_dir(group).into_iter().flatten().flatten().filter(|e| e.path().is_dir()) {
+            Self::remove(&entry.path());
+        }
+        let _ = fs::remove_dir(group);
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let _ = fs::write(self.group.join("cgroup.kill"), "1");
+        let end = millis() + 10_000;
+        while self.group.exists() && millis() < end {
+            Self::remove(&self.group);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let _ = rustix::mount::unmount(self.folder.path(), rustix::mount::UnmountFlags::DETACH);
+    }
 }
 
 fn a_container_runs_and_its_exit_is_told_and_written(cgroup: &Path) {
@@ -146,9 +179,9 @@ fn signal_and_kill(cgroup: &Path) {
     let mut node = Node::start(cgroup);
     let (mut agent, ..) = node.agent();
     agent.sandbox("p");
-    let polite = node.container("p", "", "trap 'exit 5' TERM; while :; do sleep 0.05; done");
+    let polite = node.container("p", "", "trap 'exit 5' TERM; echo up; while :; do sleep 0.05; done");
     agent.run(&polite);
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    until("it is up", || (node.log(&polite).len() == 1).then_some(()));
     assert_eq!(agent.ask(Ask::Signal { id: polite.id.clone(), signal: 15 }), Reply::Done);
     assert_eq!(code(&agent.over(&polite)), 5);
     assert_eq!(agent.ask(Ask::Signal { id: polite.id.clone(), signal: 15 }), Reply::Done);
@@ -599,7 +632,8 @@ fn stopping(cgroup: &Path) {
     agent.run(&spec);
     until("it is up", || (node.log(&spec).len() == 1).then_some(()));
     drop(agent);
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    // Answered after the agent's end of the connection was seen: that event was there first.
+    Agent::connect(&node.socket()).stats();
     signals::send(node.supervisor.id(), 15).unwrap();
     assert!(node.supervisor.wait().unwrap().success());
     assert_eq!(node.log(&spec), ["stdout F up", "stdout F bye"]);

@@ -1,7 +1,7 @@
 //! The supervisor and its logger as real processes, with fake create and exec children: this binary plays them all.
 //!
-//! Needs root and cgroup v2 (mounted anew in a private mount namespace). Without root it says so and tests nothing;
-//! the QEMU ring runs it as root.
+//! Needs root and cgroup v2, in which it makes a group of its own. Without root it says so and tests nothing; the QEMU ring
+//! runs it as root.
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a test program")]
 
 mod cases;

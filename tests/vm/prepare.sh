@@ -67,6 +67,7 @@ prepare_kernel() {
 }
 
 # pack DIR OUT: an uncompressed newc archive: under emulation unpacking gzip costs more than reading the bytes.
+# A guest that boots meanwhile has the file of before: the new one takes its name when it is whole.
 pack() { (cd "$1" && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet -o -H newc -R 0:0 --reproducible) >"$2.part" && mv "$2.part" "$2"; }
 
 busybox() {
@@ -76,10 +77,12 @@ busybox() {
 }
 
 install_packages ca-certificates debian-archive-keyring qemu-system-arm e2fsprogs cpio kmod xz-utils file socat
+hold_lock
 mkdir -p "$vm"
 prepare_kernel
-tree=$vm/tree-$kind
-rm -rf "$tree"; mkdir -p "$tree/lib/armlet"
+tree=$(mktemp -d "$vm/tree.XXXXXX")
+trap 'rm -rf "$tree"' EXIT
+chmod 755 "$tree"; mkdir -p "$tree/lib/armlet"
 cp -r "$vm/kernel/modules" "$tree/lib/armlet/modules"
 case $kind in
     bare)
@@ -101,5 +104,4 @@ case $kind in
 esac
 find "$tree" -type f ! -path '*/modules/*' -exec chmod 755 {} +
 pack "$tree" "$vm/$kind.cpio"
-rm -rf "$tree"
 echo "$vm/$kind.cpio"

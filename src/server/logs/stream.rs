@@ -50,7 +50,8 @@ impl Follow {
     async fn wait(&mut self) -> io::Result<()> {
         while !self.has_ended() {
             tokio::select! {
-                changed = self.view.changed() => self.over |= changed.is_err(),
+                // The agent stops, the container does not: a log that ended here would look complete.
+                changed = self.view.changed() => changed.map_err(|_| io::Error::other("the agent is stopping"))?,
                 changes = self.watch.read(Watcher::take) => {
                     self.over |= changes?.iter().any(|change| change.gone);
                     break;

@@ -61,17 +61,19 @@ async fn hostile_requests_to_a_fake_node_are_refused() {
 }
 
 #[tokio::test]
-async fn a_thousand_silent_clients_of_a_fake_node_wait_their_turn() {
+async fn more_silent_clients_than_a_fake_node_serves_wait_their_turn() {
     let node = FakeNode::start(fake::view(Vec::new()));
+    // Half as many again as are served. Both ends of each are descriptors of this process, which shares what it may have
+    // with the other tests.
     let mut clients = Vec::new();
-    for _ in 0..1000 {
+    for _ in 0..192 {
         // The kernel's queue is bounded too: some are turned away at once or have to wait.
         match timeout(Duration::from_millis(20), UnixStream::connect(node.socket())).await {
             Ok(Ok(client)) => clients.push(client),
             Ok(Err(_)) | Err(_) => break,
         }
     }
-    assert!(clients.len() >= 128, "{}", clients.len());
+    assert!(clients.len() > 128, "{}", clients.len());
     // All places are taken.
     let mut late = clients.pop().unwrap();
     late.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();

@@ -1,6 +1,6 @@
 //! `/containerLogs` over the real socket with real files.
 
-use super::fake::{self, FakeNode};
+use super::fake::{self, FakeNode, in_time};
 use crate::model::status::State;
 use crate::model::view::{NodeView, PodView};
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{Child, ChildStdout};
 
 fn write(path: &Path, text: &str) {
     File::options().append(true).create(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
@@ -137,10 +137,9 @@ async fn the_right_attempt_of_a_fake_container_is_shown() {
 
 /// A follower of the fake pod's log.
 fn follow(node: &FakeNode, query: &str) -> (Child, Lines<BufReader<ChildStdout>>) {
-    let mut curl = Command::new("curl");
-    curl.args(["-sN", "--unix-socket"]).arg(node.socket());
-    curl.arg(format!("http://node/containerLogs/shop/web-edge1/main?follow=true&{query}"));
-    let mut curl = curl.stdout(std::process::Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let mut curl = fake::curl(&node.socket());
+    curl.arg("-sN").arg(format!("http://node/containerLogs/shop/web-edge1/main?follow=true&{query}"));
+    let mut curl = curl.stdout(std::process::Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(curl.stdout.take().unwrap()).lines();
     (curl, lines)
 }
@@ -152,7 +151,7 @@ async fn a_fake_containers_log_is_followed_across_rotation_to_its_end() {
     let node = FakeNode::start(fake::view(vec![running_pod(logs.path())]));
     write(&current, &ticks(0..3));
     let (mut curl, mut lines) = follow(&node, "tailLines=1");
-    let mut next = async || lines.next_line().await.unwrap();
+    let mut next = async || in_time(lines.next_line()).await.unwrap();
     assert_eq!(next().await.unwrap(), "tick 2");
     write(&current, &ticks(3..4));
     assert_eq!(next().await.unwrap(), "tick 3");
@@ -173,7 +172,7 @@ async fn a_fake_containers_log_is_followed_across_rotation_to_its_end() {
     node.view.send_replace(Arc::new(fake::view(vec![pod])));
     assert_eq!(next().await.unwrap(), "last wordswithout end");
     assert_eq!(next().await, None);
-    assert!(curl.wait().await.unwrap().success());
+    assert!(in_time(curl.wait()).await.unwrap().success());
 }
 
 #[tokio::test]
@@ -194,11 +193,11 @@ async fn following_a_fake_container_ends_with_the_limit() {
     let node = FakeNode::start(fake::view(vec![running_pod(logs.path())]));
     write(&logs.path().join("0.log"), &ticks(0..1));
     let (mut curl, mut lines) = follow(&node, "limitBytes=10");
-    assert_eq!(lines.next_line().await.unwrap().unwrap(), "tick 0");
+    assert_eq!(in_time(lines.next_line()).await.unwrap().unwrap(), "tick 0");
     write(&logs.path().join("0.log"), &ticks(1..3));
-    assert_eq!(lines.next_line().await.unwrap().unwrap(), "tic");
-    assert_eq!(lines.next_line().await.unwrap(), None);
-    assert!(curl.wait().await.unwrap().success());
+    assert_eq!(in_time(lines.next_line()).await.unwrap().unwrap(), "tic");
+    assert_eq!(in_time(lines.next_line()).await.unwrap(), None);
+    assert!(in_time(curl.wait()).await.unwrap().success());
 }
 
 #[tokio::test]
@@ -212,7 +211,20 @@ async fn a_follower_that_leaves_a_fake_node_frees_its_place() {
         let request = b"GET /containerLogs/shop/web-edge1/main?follow=1 HTTP/1.1\r\nHost: x\r\n\r\n";
         client.write_all(request).await.unwrap();
         let mut lines = BufReader::new(client).lines();
-        while lines.next_line().await.unwrap().unwrap() != "tick 0" {}
+        while in_time(lines.next_line()).await.unwrap().unwrap() != "tick 0" {}
     }
     assert_eq!(node.curl("/healthz").await.0, 200);
+}
+
+#[tokio::test]
+async fn a_log_that_a_stopping_fake_agent_cuts_off_does_not_look_complete() {
+    let logs = tempfile::tempdir().unwrap();
+    let node = FakeNode::start(fake::view(vec![running_pod(logs.path())]));
+    write(&logs.path().join("0.log"), &ticks(0..1));
+    let (mut curl, mut lines) = follow(&node, "");
+    assert_eq!(in_time(lines.next_line()).await.unwrap().unwrap(), "tick 0");
+    let FakeNode { folder: _folder, view, commands: _commands } = node;
+    drop(view);
+    assert_eq!(in_time(lines.next_line()).await.unwrap(), None);
+    assert_eq!(in_time(curl.wait()).await.unwrap().code(), Some(18), "curl's code for a part of a file");
 }

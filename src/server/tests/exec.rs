@@ -1,12 +1,13 @@
 //! `/exec` with real programs behind a fake agent, byte for byte as clients see it.
 
-use super::fake::{self, FakeNode};
+use super::fake::{self, FakeNode, in_time};
 use crate::model::supervise::{ExecExit, ExecSpec};
 use crate::server::{Command, ExecSession};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::OpenptFlags;
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
@@ -32,7 +33,7 @@ async fn ask(node: &FakeNode, query: &str, protocol: &str) -> (UnixStream, Strin
     stream.write_all(head(query, protocol).as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     while !answer.ends_with(b"\r\n\r\n") {
-        answer.push(stream.read_u8().await.unwrap());
+        answer.push(in_time(stream.read_u8()).await.unwrap());
     }
     (stream, String::from_utf8(answer).unwrap())
 }
@@ -55,6 +56,10 @@ fn frame(opcode: u8, content: &[u8]) -> Vec<u8> {
 
 /// Reads one frame of the server: opcode and content.
 async fn read(stream: &mut UnixStream) -> (u8, Vec<u8>) {
+    in_time(read_frame(stream)).await
+}
+
+async fn read_frame(stream: &mut UnixStream) -> (u8, Vec<u8>) {
     let first = stream.read_u8().await.unwrap();
     assert_eq!(first & 0x80, 0x80, "one frame is one message");
     let len = match stream.read_u8().await.unwrap() {
@@ -92,7 +97,7 @@ const SUCCESS: &str = "{\"metadata\":{},\"status\":\"Success\"}";
 
 /// Takes the command for a new session and runs the program on this machine.
 async fn run(node: &mut FakeNode) -> ExecSpec {
-    let Command::Exec { spec, reply } = node.commands.recv().await.unwrap() else { panic!() };
+    let Command::Exec { spec, reply } = in_time(node.commands.recv()).await.unwrap() else { panic!() };
     let mut program = std::process::Command::new(&spec.command[0]);
     program.args(&spec.command[1..]).stdout(Stdio::piped()).stderr(Stdio::piped());
     program.stdin(if spec.stdin { Stdio::piped() } else { Stdio::null() });
@@ -205,23 +210,72 @@ async fn much_goes_through_a_fake_session_both_ways() {
 #[tokio::test]
 async fn a_slow_client_slows_a_fake_program_down() {
     let mut node = start();
-    let (mut stream, _) =
-        ask(&node, "command=sh&command=-c&command=yes+%7C+head+-c+5000000&output=1", "v5.channel.k8s.io").await;
-    run(&mut node).await;
-    // Nobody reads for a while: the server holds one block, the kernel some more. All of it is there in the end.
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    let (mut stream, _) = ask(&node, "command=yes&output=1", "v5.channel.k8s.io").await;
+    let Command::Exec { reply, .. } = in_time(node.commands.recv()).await.unwrap() else { panic!() };
+    let (output, stdout) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).unwrap();
+    let (ended, exit) = oneshot::channel();
+    let (errors, _silent) = rustix::pipe::pipe().unwrap();
+    assert!(reply.send(Ok(ExecSession { session: 42, fds: vec![output, errors], exit })).is_ok());
+    // Nobody reads: the pipe, one block and the socket's buffers take what they hold, and then no more is taken.
+    let mut stdout = tokio::net::unix::pipe::Sender::from_owned_fd(stdout).unwrap();
+    let block = [b'y'; 4096];
+    let mut taken = 0;
+    while let Ok(written) = tokio::time::timeout(Duration::from_secs(1), stdout.write(&block)).await {
+        taken += written.unwrap();
+        assert!(taken < 2_000_000, "{taken} bytes for a client that reads nothing");
+    }
+    // All of it is there in the end.
+    drop(stdout);
+    ended.send(ExecExit::Exited { code: 0 }).unwrap();
     let (stdout, _, status) = collect(&mut stream).await;
-    assert_eq!((stdout.len(), status.as_str()), (5_000_000, SUCCESS));
+    assert_eq!((stdout.len(), status.as_str()), (taken, SUCCESS));
 }
 
 #[tokio::test]
 async fn a_program_of_a_fake_session_that_reads_nothing_does_not_hold_it_up() {
     let mut node = start();
-    let (mut stream, _) = ask(&node, "command=true&input=1&output=1", "v5.channel.k8s.io").await;
+    for command in ["command=true", "command=sleep&command=0.3"] {
+        let (mut stream, _) = ask(&node, &format!("{command}&input=1&output=1"), "v5.channel.k8s.io").await;
+        run(&mut node).await;
+        // 1 MiB, more than its pipe and the sockets hold.
+        for _ in 0..16 {
+            in_time(stream.write_all(&frame(2, &[0; 65_536]))).await.unwrap();
+        }
+        let (_, _, status) = collect(&mut stream).await;
+        assert_eq!(status, SUCCESS, "{command}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_of_a_fake_session_is_heard_while_the_program_reads_nothing() {
+    let mut node = start();
+    let (mut stream, _) = ask(&node, "command=sleep&command=20&input=1&output=1", "v5.channel.k8s.io").await;
     run(&mut node).await;
-    let _ = stream.write_all(&frame(2, &[0; 60_000])).await;
-    let (_, _, status) = collect(&mut stream).await;
-    assert_eq!(status, SUCCESS);
+    assert_eq!(read(&mut stream).await, (2, b"\x01".to_vec()));
+    // More than the pipe holds, then a sign of life and a new size of the window.
+    let message = [&[0], &[b'x'; 100_000][..]].concat();
+    for bytes in [frame(2, &message), frame(9, b"alive"), frame(2, b"\x04{\"Width\":120,\"Height\":50}")] {
+        stream.write_all(&bytes).await.unwrap();
+    }
+    let resize = in_time(node.commands.recv()).await;
+    assert!(matches!(resize, Some(Command::ResizeExec { session: 42, width: 120, height: 50 })), "{resize:?}");
+    assert_eq!(in_time(read(&mut stream)).await, (10, b"alive".to_vec()));
+    stream.write_all(&frame(8, &1000_u16.to_be_bytes())).await.unwrap();
+    let end = in_time(node.commands.recv()).await;
+    assert!(matches!(end, Some(Command::KillExec { session: 42 })), "{end:?}");
+}
+
+#[tokio::test]
+async fn the_program_of_a_client_that_is_gone_is_killed_by_the_fake_agent_though_it_reads_nothing() {
+    let mut node = start();
+    let (mut stream, _) = ask(&node, "command=sleep&command=20&input=1&output=1", "v5.channel.k8s.io").await;
+    run(&mut node).await;
+    let message = frame(2, &[&[0], &[b'x'; 100_000][..]].concat());
+    // Until nothing is taken any more.
+    while tokio::time::timeout(Duration::from_millis(500), stream.write_all(&message)).await.is_ok() {}
+    drop(stream);
+    let end = in_time(node.commands.recv()).await;
+    assert!(matches!(end, Some(Command::KillExec { session: 42 })), "{end:?}");
 }
 
 #[tokio::test]
@@ -230,7 +284,7 @@ async fn a_grandchild_that_holds_the_output_does_not_hold_a_fake_session_up() {
     let query = "command=sh&command=-c&command=echo+out%3B+sleep+3+%26+exit+0&output=1";
     let (mut stream, _) = ask(&node, query, "v5.channel.k8s.io").await;
     run(&mut node).await;
-    let ended = tokio::time::timeout(std::time::Duration::from_secs(2), collect(&mut stream)).await;
+    let ended = tokio::time::timeout(Duration::from_secs(2), collect(&mut stream)).await;
     let (stdout, _, status) = ended.unwrap();
     assert_eq!((stdout.as_slice(), status.as_str()), (&b"out\n"[..], SUCCESS));
 }
@@ -251,11 +305,11 @@ async fn the_program_of_a_client_that_is_gone_is_killed_by_the_fake_agent() {
     let (stream, _) = ask(&node, "command=sleep&command=5&input=1&output=1", "v5.channel.k8s.io").await;
     run(&mut node).await;
     drop(stream);
-    assert!(matches!(node.commands.recv().await, Some(Command::KillExec { session: 42 })));
+    assert!(matches!(in_time(node.commands.recv()).await, Some(Command::KillExec { session: 42 })));
     let (mut stream, _) = ask(&node, "command=sleep&command=5&output=1", "v5.channel.k8s.io").await;
     run(&mut node).await;
     stream.write_all(&frame(8, &1000_u16.to_be_bytes())).await.unwrap();
-    assert!(matches!(node.commands.recv().await, Some(Command::KillExec { session: 42 })));
+    assert!(matches!(in_time(node.commands.recv()).await, Some(Command::KillExec { session: 42 })));
 }
 
 #[tokio::test]
@@ -263,7 +317,7 @@ async fn a_terminal_of_a_fake_session_has_a_size_and_one_output() {
     let mut node = start();
     let query = "command=sh&input=1&output=1&error=1&tty=1&width=100&height=40";
     let (mut stream, _) = ask(&node, query, "v5.channel.k8s.io").await;
-    let Command::Exec { spec, reply } = node.commands.recv().await.unwrap() else { panic!() };
+    let Command::Exec { spec, reply } = in_time(node.commands.recv()).await.unwrap() else { panic!() };
     assert_eq!((spec.tty, spec.stdin, spec.size), (true, true, Some((100, 40))));
     let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     rustix::pty::unlockpt(&master).unwrap();
@@ -274,7 +328,7 @@ async fn a_terminal_of_a_fake_session_has_a_size_and_one_output() {
     assert_eq!(read(&mut stream).await, (2, b"\x01".to_vec()));
 
     stream.write_all(&frame(2, b"\x04{\"Width\":120,\"Height\":50}")).await.unwrap();
-    let resize = node.commands.recv().await;
+    let resize = in_time(node.commands.recv()).await;
     assert!(matches!(resize, Some(Command::ResizeExec { session: 7, width: 120, height: 50 })), "{resize:?}");
 
     stream.write_all(&frame(2, b"\x00id\n")).await.unwrap();
@@ -330,7 +384,7 @@ async fn broken_frames_end_a_fake_session() {
         let (mut stream, _) = ask(&node, "command=sleep&command=5&input=1&output=1", "v5.channel.k8s.io").await;
         run(&mut node).await;
         stream.write_all(&bytes).await.unwrap();
-        let end = node.commands.recv().await;
+        let end = in_time(node.commands.recv()).await;
         assert!(matches!(end, Some(Command::KillExec { session: 42 })), "{} {end:?}", bytes.escape_ascii());
     }
 }

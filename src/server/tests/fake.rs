@@ -23,6 +23,18 @@ pub(super) struct FakeNode {
     pub(super) commands: mpsc::Receiver<Command>,
 }
 
+/// Waits, but not for ever.
+pub(super) async fn in_time<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(std::time::Duration::from_secs(15), what).await.expect("in time")
+}
+
+/// A curl that asks nobody on the way and whose own settings do not count.
+pub(super) fn curl(socket: &Path) -> tokio::process::Command {
+    let mut curl = tokio::process::Command::new("curl");
+    curl.args(["-q", "--noproxy", "*", "--unix-socket"]).arg(socket).kill_on_drop(true);
+    curl
+}
+
 /// What the server's clock says.
 pub(super) const NOW: &str = "2026-01-01T01:00:00Z";
 
@@ -55,15 +67,13 @@ impl FakeNode {
     }
 
     pub(super) async fn curl_with(&self, args: &[&str], path: &str) -> (u16, String, String) {
-        let out = tokio::process::Command::new("curl")
+        let out = curl(&self.socket())
             .args(["-sS", "--path-as-is", "--max-time", "20", "-w", "\n%{http_code} %{content_type}"])
             .args(args)
-            .arg("--unix-socket")
-            .arg(self.socket())
             .arg(format!("http://node{path}"))
             .output()
             .await
-            .unwrap();
+            .expect("curl runs: cross/tools.sh installs it");
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
         let text = String::from_utf8(out.stdout).unwrap();
         let (body, last) = text.rsplit_once('\n').unwrap();
@@ -73,7 +83,7 @@ impl FakeNode {
 
     /// Answers one command for images or figures.
     pub(super) async fn answer_one(&mut self) {
-        match self.commands.recv().await.unwrap() {
+        match in_time(self.commands.recv()).await.unwrap() {
             Command::Images { reply } => reply.send(Ok(vec![image()])).unwrap(),
             Command::Import { path, progress } => {
                 let text = format!("unpacking {}", path.display());

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::sys::netns;
+use crate::sys::testing::is_root;
 use std::net::IpAddr;
 
 fn fresh() -> (std::os::fd::OwnedFd, Netlink) {
@@ -20,6 +21,9 @@ fn address(link: u32, text: &str, prefix_len: u8) -> Address {
 
 #[test]
 fn linux_a_fresh_namespace_has_only_lo() {
+    if !is_root() {
+        return;
+    }
     let (_netns, mut netlink) = fresh();
     let links = netlink.links().unwrap();
     let [lo] = links.as_slice() else { panic!("{links:?}") };
@@ -34,6 +38,9 @@ fn linux_a_fresh_namespace_has_only_lo() {
 
 #[test]
 fn linux_a_veth_pair_joins_a_bridge_and_another_namespace() {
+    if !is_root() {
+        return;
+    }
     let (_node, mut node) = fresh();
     let (pod_ns, mut pod) = fresh();
     let mac = Mac([0x0a, 0x58, 10, 244, 0, 1]);
@@ -71,6 +78,9 @@ fn linux_a_veth_pair_joins_a_bridge_and_another_namespace() {
 
 #[test]
 fn linux_addresses_and_routes_are_replaced_not_doubled() {
+    if !is_root() {
+        return;
+    }
     let (_netns, mut netlink) = fresh();
     netlink.add_bridge("br", Mac([2, 0, 0, 0, 0, 1]), 1500).unwrap();
     let link = netlink.link("br").unwrap().unwrap().index;
@@ -114,6 +124,9 @@ fn linux_a_leased_address_is_told_from_one_that_stays() {
 
 #[test]
 fn linux_refusals_say_what_was_asked_of_which_object() {
+    if !is_root() {
+        return;
+    }
     let (_netns, mut netlink) = fresh();
     let missing = netlink.set_up(4711, true).unwrap_err();
     assert!(missing.is_missing() && missing.to_string().contains("switch on link 4711"), "{missing}");

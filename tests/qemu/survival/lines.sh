@@ -1,4 +1,5 @@
 # Checks the numbered lines of $pod in its newest attempt, rotated files first, and prints how many there are.
+# shellcheck shell=dash disable=SC2154,SC2046 # the test sets $pod; the names are words
 cd /var/log/pods/default_"$pod"-node_*/main || exit 1
 newest=$(ls | sed 's/\.log.*//' | sort -n | tail -n 1)
 cat $(ls "$newest".log.* 2>/dev/null | sort) "$newest".log | awk '

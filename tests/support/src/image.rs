@@ -11,9 +11,9 @@ pub fn root() -> &'static Path {
     ROOT.get_or_init(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap_or_default())
 }
 
-/// The folder below which everything that is built or downloaded lies.
+/// The folder below which everything that is built or downloaded lies: the one that `cross/lib.sh` says.
 pub fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+    root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 /// Which program is process 1 of the guest.

@@ -1,5 +1,6 @@
 #!/bin/busybox sh
 # Process 1 of the bare guest: what armlet does as process 1, in shell, so that parts of armlet can be tried without it.
+# shellcheck shell=dash
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin
 if [ -d /lib/armlet/modules ]; then
     # Stage 1, still on the initramfs: pivot_root(2) refuses to leave it, so a tmpfs becomes the root by switch_root.
@@ -54,7 +55,7 @@ if [ -f /run/payload/run.sh ]; then
     done
     # The port can be opened once only.
     exec 3>"$report"
-    cd /root
+    cd /root || cd /
     sh /run/payload/run.sh >&3 2>&1 3>&-
     printf '\nEXIT %s\n' $? >&3
     sync

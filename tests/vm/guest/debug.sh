@@ -1,6 +1,7 @@
 #!/bin/busybox sh
 # First program of the debug guest: leaves the harness's shell waiting beside and becomes armlet, process 1 as ever.
 # A shell opens it for what it runs in the background; armlet mounts the real /dev over it.
+# shellcheck shell=dash
 /bin/busybox mkdir -p /dev
 /bin/busybox mknod -m 666 /dev/null c 1 3
 (

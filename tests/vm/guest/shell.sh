@@ -2,6 +2,7 @@
 # of process 1. Started as `/run/debug/busybox sh /run/debug/shell`.
 # In:  a line "ID SECONDS BASE64": a script and the time after which it is killed.
 # Out: a line "ID STATUS STDOUT-BYTES STDERR-BYTES", then those bytes.
+# shellcheck shell=dash
 work=/run/debug
 $work/busybox mkdir -p $work/bin /run/payload
 $work/busybox --install -s $work/bin
