@@ -68,6 +68,21 @@ pub fn make_folders(root: impl AsFd, path: &Path, new: NewFolder) -> io::Result<
     Ok(())
 }
 
+/// Makes the empty file `path` inside `root`.
+///
+/// # Errors
+/// EEXIST when anything is there, a link that leads nowhere among it.
+pub fn make_file(root: impl AsFd, path: &Path, mode: u32) -> io::Result<()> {
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    loop {
+        match rustix::fs::openat2(root.as_fd(), path, flags, Mode::from_raw_mode(mode), resolve) {
+            Err(Errno::AGAIN) => {}
+            other => return Ok(other.map(drop)?),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

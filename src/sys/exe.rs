@@ -3,11 +3,11 @@
 //! A container's first process is this binary for a moment, and `/proc/<pid>/exe` leads back to it (CVE-2019-5736 is
 //! what comes of that). So children are executed from a read-only mount of the binary that is attached nowhere, which
 //! shares the page cache with the running one; where the kernel cannot do that, from a sealed copy in memory.
-#![expect(unsafe_code, reason = "mount_setattr has no safe wrapper here")]
 
-use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use super::mounts::set_attributes;
+use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
-use rustix::mount::OpenTreeFlags;
+use rustix::mount::{MountAttrFlags, OpenTreeFlags};
 use std::io;
 
 /// A descriptor of this binary, to execute by `execveat`; close-on-exec.
@@ -26,39 +26,13 @@ pub fn read_only_mount() -> io::Result<OwnedFd> {
     let path = std::fs::read_link("/proc/self/exe")?;
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let tree = rustix::mount::open_tree(rustix::fs::CWD, &path, flags)?;
-    make_read_only(tree.as_fd())?;
+    set_attributes(tree.as_fd(), MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOSUID)?;
     // Two files are one and the same only if the path still names what runs here.
     let (here, there) = (rustix::fs::stat("/proc/self/exe")?, rustix::fs::fstat(&tree)?);
     if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino) {
         return Err(io::ErrorKind::NotFound.into());
     }
     Ok(tree)
-}
-
-fn make_read_only(tree: BorrowedFd<'_>) -> io::Result<()> {
-    /// `struct mount_attr` of mount_setattr(2).
-    #[repr(C)]
-    struct Attr {
-        set: u64,
-        clear: u64,
-        propagation: u64,
-        userns_fd: u64,
-    }
-    const RDONLY: u64 = 1;
-    const NOSUID: u64 = 2;
-    let attr = Attr { set: RDONLY | NOSUID, clear: 0, propagation: 0, userns_fd: 0 };
-    // SAFETY: `attr` has the layout of the first version of the structure and its size is passed.
-    let rc = unsafe {
-        libc::syscall(
-            libc::SYS_mount_setattr,
-            tree.as_raw_fd(),
-            c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
-            &raw const attr,
-            size_of::<Attr>(),
-        )
-    };
-    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// A copy in memory that nobody can change.
@@ -108,6 +82,7 @@ fn seal(file: OwnedFd) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fd::AsRawFd as _;
 
     fn write_through(exe: &OwnedFd) -> io::Result<std::fs::File> {
         std::fs::OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", exe.as_raw_fd()))

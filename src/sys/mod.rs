@@ -11,6 +11,7 @@ pub mod exe;
 pub mod files;
 pub mod heap;
 pub mod inotify;
+pub mod inside;
 pub mod layers;
 pub mod log;
 pub mod machine;

@@ -2,9 +2,10 @@
 
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::mount::{MountAttrFlags, MountFlags, UnmountFlags, mount, unmount};
 use std::ffi::{CString, OsString};
 use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -47,6 +48,35 @@ pub fn mount_tmpfs(target: &Path, tmpfs: &Tmpfs) -> io::Result<()> {
         }
     }
     attempt(options)
+}
+
+/// Sets attributes of a mount that is held open, beside those that it has.
+///
+/// # Errors
+/// That of mount_setattr(2); ENOSYS before Linux 5.12.
+#[expect(unsafe_code, reason = "mount_setattr has no safe wrapper here")]
+pub fn set_attributes(mount: BorrowedFd<'_>, attributes: MountAttrFlags) -> io::Result<()> {
+    /// `struct mount_attr` of mount_setattr(2).
+    #[repr(C)]
+    struct Attr {
+        set: u64,
+        clear: u64,
+        propagation: u64,
+        userns_fd: u64,
+    }
+    let attr = Attr { set: attributes.bits().into(), clear: 0, propagation: 0, userns_fd: 0 };
+    // SAFETY: `attr` has the layout of the first version of the structure and its size is passed.
+    let rc = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            &raw const attr,
+            size_of::<Attr>(),
+        )
+    };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Whether something is mounted at the path itself. A last link is not followed.

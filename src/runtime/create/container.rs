@@ -1,7 +1,7 @@
 //! Making a container and starting its program.
 
 use super::console::Console;
-use super::derive;
+use super::derive::{self, OwnMount, What};
 use super::error::CreateError;
 use super::executor::ProgramExecutor;
 use super::launch::Launch;
@@ -12,7 +12,7 @@ use crate::model::supervise::ChildReport;
 use crate::runtime::devices::{self, Rule};
 use crate::runtime::request::{CreateRequest, REQUEST_FILE, ROOT_FOLDER, SPEC_FILE};
 use crate::sys::program::{self, Side};
-use crate::sys::{confined, overlay, privileges};
+use crate::sys::{confined, inside, overlay, privileges};
 use libcontainer::container::Container;
 use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::notify_socket::{NOTIFY_FILE, NotifySocket};
@@ -42,7 +42,8 @@ pub(super) fn create(bundle: &Path, report: &Report) -> Result<(), CreateError> 
     let group = Group::open(spec)?;
     group.write(&limits.before)?;
     let work = WorkFolder::make(bundle.join(WORK_FOLDER))?;
-    write_json(&work.0.join(SPEC_FILE), &derive::for_libcontainer(spec, &root, &work.stand_in()?))?;
+    let derived = derive::for_libcontainer(spec, &root, &work.stand_in()?);
+    write_json(&work.0.join(SPEC_FILE), &derived.spec)?;
 
     let (uid, gid) = (process.user().uid(), process.user().gid());
     let console = if process.terminal() == Some(true) {
@@ -53,7 +54,14 @@ pub(super) fn create(bundle: &Path, report: &Report) -> Result<(), CreateError> 
     };
     let status = StatusReader::new().map_err(CreateError::system("make a pipe"))?;
     let oom_kills = group.oom_kills_above();
-    let making = Making { request: &request, work: &work.0, console: console.as_ref(), status: &status };
+    let making = Making {
+        request: &request,
+        root: &root,
+        mounts: &derived.mounts,
+        work: &work.0,
+        console: console.as_ref(),
+        status: &status,
+    };
     let started = match making.in_group(&group, launch, &rules) {
         Err(CreateError::Killed) if group.oom_kills_above() > oom_kills => Err(out_of_memory(resources)),
         Err(error) => Err(error),
@@ -105,6 +113,8 @@ fn mount_root(bundle: &Path, request: &CreateRequest) -> Result<PathBuf, CreateE
 /// What is needed to make the container.
 struct Making<'a> {
     request: &'a CreateRequest,
+    root: &'a Path,
+    mounts: &'a [OwnMount],
     work: &'a Path,
     console: Option<&'a Console>,
     status: &'a StatusReader,
@@ -121,7 +131,7 @@ impl Making<'_> {
         let side = unsafe { program::clone_sibling(group.folder()) }
             .map_err(CreateError::system("start a process in the container's cgroup"))?;
         let Side::Caller { process, .. } = side else {
-            let made = self.build(launch).and_then(|container| created(&container));
+            let made = self.mount().and_then(|()| self.build(launch)).and_then(|container| created(&container));
             outcome.status().say(&made.unwrap_or_else(|error| error.report()));
             program::exit_now(0);
         };
@@ -134,6 +144,27 @@ impl Making<'_> {
             Some(failure) => Err(CreateError::Program(failure)),
             None => Err(CreateError::Killed),
         }
+    }
+
+    /// Makes the mounts that are ours. In the container's group, whose memory they take.
+    fn mount(&self) -> Result<(), CreateError> {
+        let root = confined::open_root(self.root).map_err(CreateError::file("open", self.root))?;
+        for OwnMount { destination, what } in self.mounts {
+            match what {
+                What::Bind { source, read_only } => {
+                    inside::bind(&root, source, destination, *read_only).map_err(|cause| CreateError::Bind {
+                        path: source.clone(),
+                        at: destination.clone(),
+                        source: cause,
+                    })
+                }
+                What::New { kind, attributes, options } => {
+                    inside::mount(&root, destination, kind, *attributes, options)
+                        .map_err(CreateError::file("mount a filesystem at", destination))
+                }
+            }?;
+        }
+        Ok(())
     }
 
     fn build(&self, launch: Launch) -> Result<Container, CreateError> {

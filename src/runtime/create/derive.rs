@@ -1,17 +1,49 @@
 //! The spec that libcontainer gets: the bundle's own without what armlet does itself. Pure.
 
-use oci_spec::runtime::{Capability, LinuxCapabilities, Spec};
-use std::path::Path;
+use oci_spec::runtime::{Capability, LinuxCapabilities, Mount, Spec};
+use rustix::mount::MountAttrFlags;
+use std::path::{Component, Path, PathBuf};
+
+/// What a spec comes to.
+#[derive(Debug)]
+pub(super) struct Derived {
+    /// For libcontainer.
+    pub(super) spec: Spec,
+    /// To be mounted in the root before libcontainer sees it, in this order.
+    pub(super) mounts: Vec<OwnMount>,
+}
+
+/// A mount that armlet makes itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct OwnMount {
+    /// In the container: absolute.
+    pub(super) destination: PathBuf,
+    /// What is seen there.
+    pub(super) what: What,
+}
+
+/// What is mounted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum What {
+    /// Something of the node, with all that is mounted below it.
+    Bind { source: PathBuf, read_only: bool },
+    /// A filesystem of its own.
+    New { kind: String, attributes: MountAttrFlags, options: Vec<String> },
+}
 
 /// Derives it. The bundle's spec is complete; here goes out of it
+/// - volumes, other files of the node, and `/dev`: libcontainer looks at each part of each path several times, which
+///   took a fifth of the time of a start; here one system call that cannot leave the root does;
 /// - seccomp: the executor loads a prepared filter, and needs CAP_SYS_ADMIN and CAP_SETPCAP until then;
 /// - no_new_privs: the executor sets it, as anything said here makes libcontainer load filters in another order;
 /// - resources: limits act during set-up already, and a small CPU quota would make that take minutes;
 /// - the cgroup: the container's processes are born in it, and `stand_in` is a folder that takes process ids and does
 ///   nothing. To be moved into a group costs a grace period of the whole kernel, half of the time that a start takes.
 #[must_use]
-pub(super) fn for_libcontainer(spec: &Spec, root: &Path, stand_in: &Path) -> Spec {
+pub(super) fn for_libcontainer(spec: &Spec, root: &Path, stand_in: &Path) -> Derived {
     let mut spec = spec.clone();
+    let (mounts, left) = own_mounts(spec.mounts().as_deref().unwrap_or_default());
+    spec.set_mounts(Some(left));
     if let Some(part) = spec.root_mut() {
         part.set_path(root.to_owned());
     }
@@ -26,7 +58,63 @@ pub(super) fn for_libcontainer(spec: &Spec, root: &Path, stand_in: &Path) -> Spe
         let capabilities = process.capabilities().clone().unwrap_or_default();
         process.set_capabilities(Some(with_helpers(capabilities)));
     }
-    spec
+    Derived { spec, mounts }
+}
+
+/// Takes out what can be mounted before all that is left, which is what needs the container's namespaces. A mount keeps
+/// its place behind one that is left when either lies below the other.
+fn own_mounts(all: &[Mount]) -> (Vec<OwnMount>, Vec<Mount>) {
+    let (mut own, mut left) = (Vec::new(), Vec::<Mount>::new());
+    for mount in all {
+        match own_mount(mount).filter(|_| !left.iter().any(|earlier| related(earlier, mount))) {
+            Some(taken) => own.push(taken),
+            None => left.push(mount.clone()),
+        }
+    }
+    (own, left)
+}
+
+fn related(one: &Mount, other: &Mount) -> bool {
+    let (one, other) = (one.destination(), other.destination());
+    !plain(one) || one.starts_with(other) || other.starts_with(one)
+}
+
+/// Whether a path leads where it seems to, links aside.
+fn plain(path: &Path) -> bool {
+    path.is_absolute() && path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
+}
+
+/// The same mount in our words; none for what is not known here by heart.
+fn own_mount(mount: &Mount) -> Option<OwnMount> {
+    let destination = plain(mount.destination()).then(|| mount.destination().clone())?;
+    let given = mount.options().as_deref().unwrap_or_default();
+    let what = match mount.typ().as_deref()? {
+        "bind" => {
+            let known = |option: &String| matches!(option.as_str(), "rbind" | "rprivate" | "ro" | "rw");
+            let recursive = given.iter().any(|option| option == "rbind");
+            let source = mount.source().clone().filter(|_| recursive && given.iter().all(known))?;
+            What::Bind { source, read_only: given.iter().any(|option| option == "ro") }
+        }
+        // These do not care in whose namespaces they are made.
+        kind @ ("tmpfs" | "devpts") => {
+            let mut attributes = MountAttrFlags::empty();
+            let mut options = Vec::new();
+            for option in given {
+                match option.as_str() {
+                    "nosuid" => attributes |= MountAttrFlags::MOUNT_ATTR_NOSUID,
+                    "noexec" => attributes |= MountAttrFlags::MOUNT_ATTR_NOEXEC,
+                    "nodev" => attributes |= MountAttrFlags::MOUNT_ATTR_NODEV,
+                    "strictatime" => attributes |= MountAttrFlags::MOUNT_ATTR_STRICTATIME,
+                    "newinstance" => options.push(option.clone()),
+                    value if value.contains('=') => options.push(option.clone()),
+                    _ => return None,
+                }
+            }
+            What::New { kind: kind.to_owned(), attributes, options }
+        }
+        _ => return None,
+    };
+    Some(OwnMount { destination, what })
 }
 
 fn with_helpers(mut capabilities: LinuxCapabilities) -> LinuxCapabilities {
@@ -47,6 +135,7 @@ fn with_helpers(mut capabilities: LinuxCapabilities) -> LinuxCapabilities {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oci_spec::runtime::MountBuilder;
 
     #[test]
     fn what_armlet_does_itself_goes_out() {
@@ -56,7 +145,7 @@ mod tests {
             "linux":{"cgroupsPath":"/a/b","resources":{"pids":{"limit":3}},
             "seccomp":{"defaultAction":"SCMP_ACT_ERRNO"}}}"#;
         let spec: Spec = serde_json::from_str(text).unwrap();
-        let derived = for_libcontainer(&spec, Path::new("/b/rootfs"), Path::new("/b/work/group"));
+        let derived = for_libcontainer(&spec, Path::new("/b/rootfs"), Path::new("/b/work/group")).spec;
         let linux = derived.linux().as_ref().unwrap();
         assert_eq!((linux.seccomp(), linux.resources()), (&None, &None));
         assert_eq!(linux.cgroups_path(), &Some("/../../../b/work/group".into()));
@@ -71,5 +160,52 @@ mod tests {
         }
         assert_eq!(sets.inheritable().as_ref().map(std::collections::HashSet::len), Some(0));
         assert_eq!(sets.ambient().as_ref().map(std::collections::HashSet::len), Some(0));
+    }
+
+    fn mount(destination: &str, kind: &str, options: &[&str]) -> Mount {
+        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        let mount = MountBuilder::default().destination(destination).typ(kind).source("/s").options(options);
+        mount.build().unwrap()
+    }
+
+    fn split(mounts: &[Mount]) -> (Vec<String>, Vec<String>) {
+        let (own, left) = own_mounts(mounts);
+        let text = |path: &Path| path.display().to_string();
+        (own.iter().map(|m| text(&m.destination)).collect(), left.iter().map(|m| text(m.destination())).collect())
+    }
+
+    #[test]
+    fn mounts_are_taken_unless_they_belong_above_one_that_stays() {
+        let bind = |destination| mount(destination, "bind", &["rbind", "rprivate", "rw"]);
+        let all = [
+            mount("/proc", "proc", &["nosuid"]),
+            mount("/dev", "tmpfs", &["nosuid", "strictatime", "mode=755", "size=65536k"]),
+            mount("/dev/pts", "devpts", &["nosuid", "noexec", "newinstance", "gid=5"]),
+            mount("/dev/mqueue", "mqueue", &["nosuid"]),
+            bind("/etc/hosts"),
+            bind("/dev/shm"),
+            bind("/proc/own"),
+            bind("/process"),
+            bind("/a/../proc"),
+        ];
+        let (own, left) = split(&all);
+        assert_eq!(own, ["/dev", "/dev/pts", "/etc/hosts", "/dev/shm", "/process"]);
+        assert_eq!(left, ["/proc", "/dev/mqueue", "/proc/own", "/a/../proc"]);
+        // Nothing goes before a path of which nobody knows where it leads, nor below the place of one that covers it.
+        assert_eq!(split(&[bind("/a/../b"), bind("/c")]).1.len(), 2);
+        assert_eq!(split(&[mount("/dev/mqueue", "mqueue", &[]), bind("/dev"), bind("/dev/x")]).1.len(), 3);
+    }
+
+    #[test]
+    fn a_mount_with_an_option_that_is_not_known_here_is_left() {
+        for options in [&["bind"][..], &["rbind", "rshared"], &["rbind", "rro"]] {
+            assert_eq!(own_mount(&mount("/a", "bind", options)), None, "{options:?}");
+        }
+        assert_eq!(own_mount(&mount("/a", "tmpfs", &["tmpcopyup"])), None);
+        let read_only = own_mount(&mount("/a", "bind", &["rbind", "rprivate", "ro"])).unwrap();
+        assert_eq!(read_only.what, What::Bind { source: "/s".into(), read_only: true });
+        let dev = own_mount(&mount("/dev", "tmpfs", &["nosuid", "strictatime", "mode=755"])).unwrap();
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_STRICTATIME;
+        assert_eq!(dev.what, What::New { kind: "tmpfs".into(), attributes, options: vec!["mode=755".into()] });
     }
 }

@@ -15,6 +15,9 @@ pub(super) enum CreateError {
     /// A file of the bundle.
     #[error("failed to {operation} {}", path.display())]
     File { operation: &'static str, path: PathBuf, source: io::Error },
+    /// A volume, or another file of the node.
+    #[error("failed to mount {} at {}", path.display(), at.display())]
+    Bind { path: PathBuf, at: PathBuf, source: io::Error },
     /// A file of the bundle that is not what it should be.
     #[error("failed to understand {}", path.display())]
     Json { path: PathBuf, source: serde_json::Error },
