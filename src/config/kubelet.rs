@@ -28,6 +28,11 @@ const fn refused(name: &'static str) -> Field {
     field(name, Opaque, Verdict::Refused)
 }
 
+/// For what upstream does by default and armlet does not: even to say no is a choice.
+const fn choice(name: &'static str) -> Field {
+    field(name, Opaque, Verdict::RefusedChoice)
+}
+
 const EVENTS: &str = "armlet acts on events, it does not poll";
 
 /// The fields, those that are honoured first.
@@ -92,12 +97,12 @@ pub(super) const FIELDS: &[Field] = &[
     refused("containerRuntimeEndpoint"),
     refused("contentType"),
     refused("cpuManagerPolicyOptions"),
-    refused("enableControllerAttachDetach"),
-    refused("enableDebugFlagsHandler"),
-    refused("enableDebuggingHandlers"),
-    refused("enableProfilingHandler"),
-    refused("enableServer"),
-    refused("enableSystemLogHandler"),
+    choice("enableControllerAttachDetach"),
+    choice("enableDebugFlagsHandler"),
+    choice("enableDebuggingHandlers"),
+    choice("enableProfilingHandler"),
+    choice("enableServer"),
+    choice("enableSystemLogHandler"),
     refused("enableSystemLogQuery"),
     refused("eventBurst"),
     refused("eventRecordQPS"),
@@ -124,8 +129,8 @@ pub(super) const FIELDS: &[Field] = &[
     refused("kubeAPIQPS"),
     refused("kubeReservedCgroup"),
     refused("kubeletCgroups"),
-    refused("localStorageCapacityIsolation"),
-    refused("makeIPTablesUtilChains"),
+    choice("localStorageCapacityIsolation"),
+    choice("makeIPTablesUtilChains"),
     refused("maxOpenFiles"),
     refused("maxParallelImagePulls"),
     refused("memoryReservationPolicy"),
@@ -148,7 +153,7 @@ pub(super) const FIELDS: &[Field] = &[
     refused("reservedSystemCPUs"),
     refused("rotateCertificates"),
     refused("runOnce"),
-    refused("serializeImagePulls"),
+    choice("serializeImagePulls"),
     refused("serverTLSBootstrap"),
     refused("showHiddenMetricsForVersion"),
     refused("shutdownGracePeriod"),

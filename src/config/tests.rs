@@ -178,6 +178,31 @@ fn values_out_of_bounds_are_refused() {
     }
 }
 
+/// What upstream does unless it is told not to cannot be switched off here by a `false` that nobody heeds.
+#[test]
+fn a_no_to_what_upstream_does_by_default_is_refused() {
+    for name in [
+        "enableControllerAttachDetach",
+        "enableDebugFlagsHandler",
+        "enableDebuggingHandlers",
+        "enableProfilingHandler",
+        "enableServer",
+        "enableSystemLogHandler",
+        "localStorageCapacityIsolation",
+        "makeIPTablesUtilChains",
+        "serializeImagePulls",
+        "cgroupsPerQOS",
+        "failCgroupV1",
+    ] {
+        let (_, problems) = from_file(&format!("{HEAD}{name}: false\n"));
+        assert!(problems.len() == 1 && problems[0].starts_with(&format!(":3: {name}: ")), "{name}: {problems:?}");
+    }
+    for name in ["enableSystemLogQuery", "protectKernelDefaults", "rotateCertificates", "runOnce", "serverTLSBootstrap"]
+    {
+        assert_eq!(from_file(&format!("{HEAD}{name}: false\n")).1, Vec::<String>::new(), "{name}");
+    }
+}
+
 #[test]
 fn documents_must_be_known_and_single() {
     let (_, problems) = from_file("apiVersion: v1\nkind: Pod\n");
