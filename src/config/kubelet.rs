@@ -40,7 +40,6 @@ pub(super) const FIELDS: &[Field] = &[
     used("apiVersion", Text),
     used("kind", Text),
     used("allowedUnsafeSysctls", List(&Text)),
-    used("cgroupRoot", Text),
     used("clusterDNS", List(&Text)),
     used("clusterDomain", Text),
     used("containerLogMaxFiles", I32),
@@ -75,6 +74,7 @@ pub(super) const FIELDS: &[Field] = &[
     used("systemReserved", Map(&Kind::Quantity)),
     // There is one way to do these, and saying so is fine.
     only("cgroupDriver", Text, &["cgroupfs"]),
+    only("cgroupRoot", Text, &["/"]),
     only("cgroupsPerQOS", Bool, &["true"]),
     only("cpuManagerPolicy", Text, &["none"]),
     only("failCgroupV1", Bool, &["true"]),
@@ -181,7 +181,6 @@ pub(super) fn apply(document: &JsonMap<String, Value>, config: &mut Config, repo
     let mut s = Section::document(document, report);
     s.text("staticPodPath", read::absolute, &mut config.static_pod_path);
     s.text("podLogsDir", read::absolute, &mut config.pod_logs_dir);
-    s.text("cgroupRoot", cgroup_root, &mut config.cgroup_root);
     s.text("resolvConf", resolv_conf, &mut config.resolv_conf);
     s.text("clusterDomain", cluster_domain, &mut config.cluster_domain);
     s.text("podCIDR", read::cidr, &mut config.pod_cidr);
@@ -280,12 +279,13 @@ fn swap_behavior(text: &str) -> Result<SwapBehavior, String> {
     }
 }
 
-fn enforcement(text: &str) -> Result<(), String> {
-    if text == "pods" { Ok(()) } else { Err(format!("{NOT_SUPPORTED}, only pods")) }
-}
-
-fn cgroup_root(text: &str) -> Result<String, String> {
-    if text.is_empty() { Ok("/".to_owned()) } else { read::absolute(text) }
+/// Whether the pods' group is held to what is left.
+fn enforcement(text: &str) -> Result<bool, String> {
+    match text {
+        "pods" => Ok(true),
+        "none" => Ok(false),
+        _ => Err(format!("{NOT_SUPPORTED}, only pods or none")),
+    }
 }
 
 fn resolv_conf(text: &str) -> Result<String, String> {

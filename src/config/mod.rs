@@ -79,8 +79,6 @@ pub struct Config {
     pub fail_swap_on: bool,
     /// What swap pods may use. NoSwap. Field `memorySwap.swapBehavior`.
     pub swap: SwapBehavior,
-    /// The group below which `kubepods` lies. `/`. Field `cgroupRoot`.
-    pub cgroup_root: String,
     /// The agent's oom_score_adj. -999. Field `oomScoreAdj`.
     pub oom_score_adj: i32,
     /// Sysctls beyond the safe ones: names, or prefixes that end in `*`. None. Field `allowedUnsafeSysctls`.
@@ -149,7 +147,6 @@ impl Default for Config {
             max_restart_back_off: Millis::from_secs(300),
             fail_swap_on: true,
             swap: SwapBehavior::NoSwap,
-            cgroup_root: "/".to_owned(),
             oom_score_adj: -999,
             allowed_unsafe_sysctls: Vec::new(),
             verbosity: 0,

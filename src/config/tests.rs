@@ -22,7 +22,7 @@ fn nothing_said_means_the_defaults() {
 #[test]
 fn every_field_sets_its_value() {
     let text = format!(
-        "{HEAD}staticPodPath: /m/\npodLogsDir: /l\ncgroupRoot: /armlet.slice\nresolvConf: ''\nclusterDomain: cluster.local\n\
+        "{HEAD}staticPodPath: /m/\npodLogsDir: /l\ncgroupRoot: /\nresolvConf: ''\nclusterDomain: cluster.local\n\
          clusterDNS: [10.0.0.10, 'fd00::10']\nmaxPods: 5\npodPidsLimit: 100\ncpuCFSQuota: false\ncpuCFSQuotaPeriod: 20ms\n\
          singleProcessOOMKill: true\nsystemReserved: {{cpu: 100m, memory: 64Mi, ephemeral-storage: 1Gi, pid: 100}}\n\
          kubeReserved: {{cpu: 1}}\nevictionHard: {{memory.available: 5%}}\nseccompDefault: true\ncontainerLogMaxSize: 1Mi\n\
@@ -66,7 +66,6 @@ fn every_field_sets_its_value() {
         max_restart_back_off: Millis::from_secs(60),
         fail_swap_on: false,
         swap: SwapBehavior::LimitedSwap,
-        cgroup_root: "/armlet.slice".into(),
         oom_score_adj: -500,
         allowed_unsafe_sysctls: vec!["net.core.*".into(), "kernel.sem".into()],
         verbosity: 4,
@@ -150,6 +149,7 @@ fn values_out_of_bounds_are_refused() {
             "evictionHard: {memory.available: 101%}",
             "evictionHard[memory.available]: Invalid value: \"101%\": must be a percentage between 0% and 100%",
         ),
+        ("cgroupRoot: /a", "cgroupRoot: \"/a\" is not supported by this version of armlet, only /"),
         ("kubeReserved: {gpu: 1}", "kubeReserved[gpu]: must be cpu, memory, ephemeral-storage or pid"),
         (
             "enforceNodeAllocatable: [system-reserved]",

@@ -61,7 +61,7 @@ impl Rooms {
         Ok(Self {
             supervisor: Client::new(&run.join("supervisor.sock"), logs),
             images: open_images(&data.join("images")),
-            cgroups: Cgroups::open(&config.cgroup_root)?,
+            cgroups: Cgroups::open()?,
             memory: crate::observe::memory_total()?,
             bridge: Bridge { name: "armlet0".to_owned(), gateway: first_address(network), prefix_len },
             skeleton: make_skeleton(run),

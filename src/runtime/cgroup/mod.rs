@@ -24,6 +24,9 @@ use std::path::{Path, PathBuf};
 /// Where cgroup v2 is mounted.
 const MOUNT: &str = "/sys/fs/cgroup";
 
+/// The group of all pods.
+const PODS: &str = "kubepods";
+
 /// What pods are accounted and limited by, where the kernel has it.
 const CONTROLLERS: [&str; 6] = ["cpu", "cpuset", "memory", "hugetlb", "pids", "io"];
 
@@ -75,28 +78,24 @@ pub enum CgroupError {
 /// The node's groups.
 #[derive(Debug, Clone)]
 pub struct Cgroups {
-    /// The group of all pods.
-    kubepods: String,
     /// Those of [`CONTROLLERS`] that the kernel has.
     controllers: Vec<String>,
 }
 
 impl Cgroups {
-    /// Makes the groups `kubepods`, `kubepods/burstable` and `kubepods/besteffort` below `root` (`/` or a group's
-    /// name), with the controllers enabled from the top down.
+    /// Makes the groups `kubepods`, `kubepods/burstable` and `kubepods/besteffort`, with the controllers enabled from the
+    /// top down.
     ///
     /// # Errors
     /// [`CgroupError::NotMounted`] without cgroup v2, else what went wrong with a group.
-    pub fn open(root: &str) -> Result<Self, CgroupError> {
+    pub fn open() -> Result<Self, CgroupError> {
         let available = std::fs::read_to_string(Path::new(MOUNT).join("cgroup.controllers"));
         let available = available.map_err(CgroupError::NotMounted)?;
         let controllers: Vec<String> =
             available.split_whitespace().filter(|name| CONTROLLERS.contains(name)).map(str::to_owned).collect();
-        let root = root.trim_matches('/');
-        let kubepods = if root.is_empty() { "kubepods".to_owned() } else { format!("{root}/kubepods") };
-        let groups = Self { kubepods, controllers };
+        let groups = Self { controllers };
         for class in ["burstable", "besteffort"] {
-            let group = format!("{}/{class}", groups.kubepods);
+            let group = format!("{PODS}/{class}");
             groups.make(&group)?;
             groups.enable_below(&group)?;
         }
@@ -128,7 +127,7 @@ impl Cgroups {
     /// [`CgroupError`].
     pub fn set_qos_weights(&self, burstable: u64, besteffort: u64) -> Result<(), CgroupError> {
         for (class, weight) in [("burstable", burstable), ("besteffort", besteffort)] {
-            let name = format!("{}/{class}", self.kubepods);
+            let name = format!("{PODS}/{class}");
             let group = Cgroup::load(Box::new(V2::new()), &name);
             set_weight(&group, &name, weight)?;
         }
@@ -197,7 +196,7 @@ impl Cgroups {
     #[must_use]
     pub fn pod_groups(&self, uid: &PodUid) -> Vec<String> {
         ["", "burstable/", "besteffort/"]
-            .map(|class| format!("{}/{class}pod{uid}", self.kubepods))
+            .map(|class| format!("{PODS}/{class}pod{uid}"))
             .into_iter()
             .filter(|group| path(group).is_dir())
             .collect()
