@@ -12,7 +12,9 @@ use crate::config::Config;
 use crate::executor::{self, Rooms, RoomsError};
 use crate::model::PodUid;
 use crate::model::observed::Facts;
+use crate::model::view::EventRecord;
 use crate::observe;
+use crate::plan;
 use crate::server;
 use crate::store::{Probe, Store};
 use crate::sys::clock;
@@ -40,6 +42,9 @@ pub enum AgentError {
     /// The node's own figures could not be read.
     #[error("look at the node")]
     Node(#[from] observe::NodeError),
+    /// More is reserved than the node has.
+    #[error("hold the pods to what is not reserved")]
+    Reserved(#[from] plan::resources::OverReserved),
     /// A room could not be opened.
     #[error("open the agent's rooms")]
     Rooms(#[from] RoomsError),
@@ -76,7 +81,8 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
     let node_name = node_name(&config, &store);
     tracing::info!(node = %node_name, pods = store.pods().len(), "store opened");
     let rooms = Arc::new(Rooms::open(config, node_name.clone())?);
-    let (publisher, view) = Publisher::new(node_name.clone());
+    let (mut publisher, view) = Publisher::new(node_name.clone());
+    limit_all_pods(&rooms, &mut publisher)?;
 
     let (commands, asked) = mpsc::channel(64);
     let listener = server::bind(Path::new(&rooms.config.socket_path))?;
@@ -155,6 +161,20 @@ fn saved_slots(rooms: &Rooms, store: &Store) -> BTreeMap<PodUid, Slot> {
         }
     };
     store.pods().into_iter().filter_map(read).collect()
+}
+
+/// Holds all pods together to what they may have of the node. Where that cannot be kept the node goes on, and says so.
+fn limit_all_pods(rooms: &Rooms, publisher: &mut Publisher) -> Result<(), AgentError> {
+    let (node, reserved) = (observe::amounts()?, observe::reserved(&rooms.config));
+    let limits = plan::resources::node_limits(node, reserved, rooms.config.enforce_reserved)?;
+    if let Err(error) = executor::limit_all_pods(rooms, &limits) {
+        let message = format!("Failed to update Node Allocatable Limits: {}", chain(&error));
+        tracing::warn!("{message}");
+        let (at, object) = (clock::now().wall, rooms.node_name.clone());
+        let reason = "FailedNodeAllocatableEnforcement".to_owned();
+        publisher.record(EventRecord { at, warning: true, reason, object, message });
+    }
+    Ok(())
 }
 
 fn last_address(store: &Store) -> Option<Ipv4Addr> {

@@ -205,8 +205,9 @@ pub(super) fn apply(document: &JsonMap<String, Value>, config: &mut Config, repo
     if let Some(mut swap) = s.inside("memorySwap") {
         swap.text("swapBehavior", swap_behavior, &mut config.swap);
     }
-    let mut enforced = Vec::new();
+    let mut enforced = vec![config.enforce_reserved];
     s.texts("enforceNodeAllocatable", enforcement, &mut enforced);
+    config.enforce_reserved = enforced.contains(&true);
     reserved("systemReserved", &mut s, &mut config.system_reserved);
     reserved("kubeReserved", &mut s, &mut config.kube_reserved);
     eviction(&mut s, &mut config.eviction_hard_memory);
@@ -220,9 +221,10 @@ fn reserved(name: &str, section: &mut Section<'_, '_, '_>, into: &mut Reserved) 
         match name.as_str() {
             "cpu" => amounts.text(&name, quantity, &mut into.cpu),
             "memory" => amounts.text(&name, quantity, &mut into.memory),
-            "ephemeral-storage" => amounts.text(&name, quantity, &mut into.ephemeral_storage),
+            // Nothing of armlet measures or limits what pods keep on the disk yet.
+            "ephemeral-storage" => amounts.report.error(&amounts.at(&name), NOT_SUPPORTED),
             "pid" => amounts.text(&name, |t| quantity(t).map(Quantity::units), &mut into.pid),
-            _ => amounts.report.error(&amounts.at(&name), "must be cpu, memory, ephemeral-storage or pid"),
+            _ => amounts.report.error(&amounts.at(&name), "must be cpu, memory or pid"),
         }
     }
 }

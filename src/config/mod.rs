@@ -69,6 +69,9 @@ pub struct Config {
     pub system_reserved: Reserved,
     /// Set aside for armlet. Nothing. Field `kubeReserved`.
     pub kube_reserved: Reserved,
+    /// Whether the group of all pods is held to what the two above leave; else to what there is. true. Field
+    /// `enforceNodeAllocatable`.
+    pub enforce_reserved: bool,
     /// Memory that pods cannot have, `evictionHard[memory.available]`. 100 MiB.
     pub eviction_hard_memory: Threshold,
     /// RuntimeDefault where a pod says nothing. false. Flag `--seccomp-default`, field `seccompDefault`.
@@ -94,8 +97,6 @@ pub struct Reserved {
     pub cpu: Quantity,
     /// Bytes.
     pub memory: Quantity,
-    /// Bytes.
-    pub ephemeral_storage: Quantity,
     /// Process ids.
     pub pid: u64,
 }
@@ -142,6 +143,7 @@ impl Default for Config {
             single_process_oom_kill: false,
             system_reserved: Reserved::default(),
             kube_reserved: Reserved::default(),
+            enforce_reserved: true,
             eviction_hard_memory: Threshold::Bytes(100 << 20),
             seccomp_default: false,
             max_restart_back_off: Millis::from_secs(300),

@@ -183,6 +183,18 @@ pub struct SandboxPlan {
 }
 
 /// What a pod's cgroup is set to. What is absent is left as the kernel has it.
+/// What the cgroup of all pods is set to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeLimits {
+    /// `cpu.weight`.
+    pub cpu_weight: u64,
+    /// `memory.max` in bytes.
+    pub memory_max: u64,
+    /// `pids.max`.
+    pub pids_max: u64,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodLimits {

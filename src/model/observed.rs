@@ -401,3 +401,14 @@ pub struct Capacity {
     /// The built-in network's pod range: network address and prefix length.
     pub pod_cidr: Option<(Ipv4Addr, u8)>,
 }
+/// What the node has, or a part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NodeAmounts {
+    /// Cores in thousandths.
+    pub cpu_milli: u64,
+    /// Memory in bytes.
+    pub memory: u64,
+    /// Process ids.
+    pub pids: u64,
+}
+

@@ -9,7 +9,7 @@ mod stats;
 pub use stats::{CpuStats, GroupStats, MemoryStats, Pressure, parse_stats};
 
 use crate::model::PodUid;
-use crate::model::action::PodLimits;
+use crate::model::action::{NodeLimits, PodLimits};
 use crate::runtime::spec::kernel_page_size;
 use cgroups_rs::fs::cpu::CpuController;
 use cgroups_rs::fs::hierarchies::V2;
@@ -134,6 +134,17 @@ impl Cgroups {
         Ok(())
     }
 
+    /// Sets what all pods together may take. What one controller cannot keep does not keep the others from it.
+    ///
+    /// # Errors
+    /// [`CgroupError`]: the first limit that cannot be kept.
+    pub fn limit_all(&self, limits: &NodeLimits) -> Result<(), CgroupError> {
+        let group = Cgroup::load(Box::new(V2::new()), PODS);
+        let weight = set_weight(&group, PODS, limits.cpu_weight);
+        let memory = set_memory(&group, PODS, limits.memory_max);
+        weight.and(memory).and(set_pids(&group, PODS, limits.pids_max))
+    }
+
     /// Makes a pod's group and sets its values; what is there already is set again.
     ///
     /// # Errors
@@ -150,14 +161,10 @@ impl Cgroups {
             cpu.set_cfs_quota_and_period(Some(quota), Some(max.period)).map_err(failed("set cpu.max of"))?;
         }
         if let Some(bytes) = limits.memory_max {
-            let memory: &MemController = group.controller_of().ok_or_else(|| missing("memory"))?;
-            let max = Some(MaxValue::Value(i64::try_from(bytes).unwrap_or(i64::MAX)));
-            memory.set_mem(SetMemory { max, ..SetMemory::default() }).map_err(failed("set memory.max of"))?;
+            set_memory(&group, cgroup, bytes)?;
         }
         if let Some(count) = limits.pids_max {
-            let pids: &PidController = group.controller_of().ok_or_else(|| missing("pids"))?;
-            let max = MaxValue::Value(i64::try_from(count).unwrap_or(i64::MAX));
-            pids.set_pid_max(max).map_err(failed("set pids.max of"))?;
+            set_pids(&group, cgroup, count)?;
         }
         for (size, bytes) in &limits.hugetlb {
             let pages: &HugeTlbController = group.controller_of().ok_or_else(|| missing("hugetlb"))?;
@@ -256,6 +263,28 @@ fn set_weight(group: &Cgroup, name: &str, weight: u64) -> Result<(), CgroupError
     let Some(cpu) = group.controller_of::<CpuController>() else { return Ok(()) };
     cpu.set_shares(weight).map_err(|source| CgroupError::Library {
         operation: "set cpu.weight of",
+        cgroup: name.to_owned(),
+        source,
+    })
+}
+
+fn set_memory(group: &Cgroup, name: &str, bytes: u64) -> Result<(), CgroupError> {
+    let missing = || CgroupError::NoController { cgroup: name.to_owned(), controller: "memory" };
+    let memory: &MemController = group.controller_of().ok_or_else(missing)?;
+    let max = Some(MaxValue::Value(i64::try_from(bytes).unwrap_or(i64::MAX)));
+    memory.set_mem(SetMemory { max, ..SetMemory::default() }).map_err(|source| CgroupError::Library {
+        operation: "set memory.max of",
+        cgroup: name.to_owned(),
+        source,
+    })
+}
+
+fn set_pids(group: &Cgroup, name: &str, count: u64) -> Result<(), CgroupError> {
+    let missing = || CgroupError::NoController { cgroup: name.to_owned(), controller: "pids" };
+    let pids: &PidController = group.controller_of().ok_or_else(missing)?;
+    let max = MaxValue::Value(i64::try_from(count).unwrap_or(i64::MAX));
+    pids.set_pid_max(max).map_err(|source| CgroupError::Library {
+        operation: "set pids.max of",
         cgroup: name.to_owned(),
         source,
     })
