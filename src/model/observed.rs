@@ -328,7 +328,7 @@ pub struct BackOff {
 pub struct ContainerStop {
     /// Which attempt.
     pub id: ContainerId,
-    /// When the stop signal was sent.
+    /// When the stop signal was sent, or could not be for the first time.
     pub signalled_at: BootTime,
     /// When it is killed, unless the pod's own deadline is earlier.
     pub deadline: BootTime,
@@ -345,6 +345,9 @@ pub struct ContainerStop {
 #[serde(rename_all = "camelCase")]
 pub struct Tally {
     /// Which attempt it counts for.
+    /// The signal could not be sent: when that is tried again.
+    #[serde(default)]
+    pub signal_again: Option<BootTime>,
     pub id: ContainerId,
     /// The moment of the schedule that the last try was for.
     pub due: BootTime,
