@@ -372,6 +372,9 @@ pub struct TornDown {
     /// All of it is gone.
     pub all: bool,
     /// Per action of the teardown that failed: when it is tried again.
+    /// How often the try for `due` went wrong itself; 0 once it is over.
+    #[serde(default)]
+    pub errors: u32,
     pub failures: Vec<(ActionKey, Retry)>,
 }
 

@@ -275,17 +275,22 @@ fn probed(facts: &mut Facts, pod: Option<&Pod>, action: &Action, outcome: &Outco
     let path = pod.map(|p| field_path(p, container));
     let success = match outcome {
         Outcome::Cancelled => return,
-        Outcome::Probed { success, message } => {
+        Outcome::Probed { success, warning, message } => {
             if !success {
                 changes.event(true, "Unhealthy", path, format!("{word} probe failed: {message}"));
+            } else if *warning {
+                changes.event(true, "ProbeWarning", path, format!("{word} probe warning: {message}"));
             }
-            Some(*success)
+            *success
         }
         other => {
-            let message = failure(other).message;
-            let text = format!("{word} probe errored and resulted in unknown state: {message}");
-            changes.event(true, "Unhealthy", path, text);
-            None
+            let fact = facts.volatile.containers.entry(container.clone()).or_default();
+            if probes::errored(fact, *kind, id, *due) {
+                let message = failure(other).message;
+                let text = format!("{word} probe errored and resulted in unknown state: {message}");
+                changes.event(true, "Unhealthy", path, text);
+            }
+            return;
         }
     };
     let fact = facts.volatile.containers.entry(container.clone()).or_default();

@@ -269,3 +269,31 @@ fn a_pod_waits_for_the_nodes_network_unless_it_uses_the_nodes_own() {
     assert_eq!(scene.go(), ["sandbox 0", "start app#0"]);
     assert_eq!(scene.plan.status.pod_ips, scene.seen.node.host_ips);
 }
+
+/// Up to three tries for one moment of the schedule (`maxProbeRetries`); one that warns counts as a success.
+#[test]
+fn a_probe_that_goes_wrong_itself_is_tried_again_at_once() {
+    let mut pod = pod("p", &["app"]);
+    pod.spec.containers[0].readiness = Some(probe(10, 1));
+    let mut scene = Scene::new(pod);
+    scene.fail.insert("Readiness app".into(), "ProbeErrored");
+    let probes = |done: Vec<String>| done.iter().filter(|d| *d == "Readiness app").count();
+    assert_eq!(probes(scene.go()), 3);
+    let told: Vec<_> = scene.events.drain(..).filter(|e| e.reason == "Unhealthy").map(|e| e.message).collect();
+    assert_eq!(told, ["Readiness probe errored and resulted in unknown state: it broke"]);
+    assert_eq!(scene.tell("app"), "Running 0 started");
+    assert_eq!(scene.plan.wake_at, Some(scene.now.boot + Millis(10_000)));
+    scene.fail.clear();
+    scene.hang.insert("Readiness app".into());
+    scene.pass(10_000);
+    assert_eq!(probes(scene.go()), 1);
+    let action = scene.hanging.remove(0);
+    scene.seen.in_flight.clear();
+    let outcome = Outcome::Probed { success: true, warning: true, message: "Probe terminated redirects".into() };
+    answered(&mut scene, &action, &outcome);
+    scene.go();
+    assert_eq!(scene.tell("app"), "Running 0 started ready");
+    let warning = scene.events.iter().find(|e| e.reason == "ProbeWarning").unwrap();
+    assert!(warning.warning);
+    assert_eq!(warning.message, "Readiness probe warning: Probe terminated redirects");
+}

@@ -314,7 +314,8 @@ impl World {
                 Outcome::Done
             }
             Action::Probe { .. } => {
-                Outcome::Probed { success: !self.random.percent(self.weather.ends_badly / 2), message: "said".into() }
+                let success = !self.random.percent(self.weather.ends_badly / 2);
+                Outcome::Probed { success, warning: false, message: "said".into() }
             }
             Action::RemoveContainer { id, .. } => {
                 self.containers.retain(|e| e.id != *id);
