@@ -144,6 +144,16 @@ fn starts_again(view: &View<'_>, container: &Container, ended: &Terminated) -> b
     restart::again(view.pod, container, ended) || stopped_to_restart(view, container)
 }
 
+/// Whether what is recorded of a container tells how far the pod is: it ran in the sandbox that is there, or there will
+/// be no other. After a reboot a pod begins anew, with its init containers.
+pub(super) fn counts(view: &View<'_>, name: &str) -> bool {
+    let Some(record) = view.record(name) else { return false };
+    match &view.seen.sandbox {
+        Some(here) => record.sandbox == here.attempt,
+        None => view.seen.facts.volatile.stop.is_some() || without_sandbox(view).is_empty(),
+    }
+}
+
 fn stopped_to_restart(view: &View<'_>, container: &Container) -> bool {
     let stop = view.fact(&container.name).and_then(|f| f.stop.as_ref());
     let record = view.record(&container.name);

@@ -1,6 +1,6 @@
 //! What a reboot, a lost supervisor or a lost commit leaves.
 
-use super::testing::{container, pod};
+use super::testing::{container, pod, sidecar};
 use super::*;
 use crate::model::pod::RestartPolicy;
 
@@ -18,6 +18,7 @@ fn pods_that_are_to_run_come_back_and_count_on() {
     assert_eq!(scene.tell("app"), "ContainerStatusUnknown 137 0");
     scene.exit("setup", 0);
     assert_eq!(scene.go(), ["remove setup", "start app#1"]);
+    assert_eq!(scene.conditions()[1], "Initialized=true");
     assert_eq!(scene.tell("app"), "Running 1 started ready");
     let last = scene.container("app").last_state.clone().unwrap();
     assert_eq!((last.exit_code, last.reason.as_str()), (137, "ContainerStatusUnknown"));
@@ -137,4 +138,43 @@ fn a_lost_record_is_taken_over_again_without_counting_twice() {
     assert!(scene.go().is_empty());
     assert_eq!(scene.seen.facts.volatile.containers["app"].back_off, delay);
     assert_eq!(scene.tell("app"), "Running 1 started ready");
+}
+
+/// What init containers did before the reboot is to be done again: until then the pod is as far as a new one.
+#[test]
+fn after_a_reboot_no_init_container_has_done_its_work() {
+    let mut pod = pod("p", &["app"]);
+    pod.spec.init_containers = vec![container("setup"), sidecar("side"), container("migrate")];
+    let mut scene = Scene::new(pod);
+    scene.go();
+    for init in ["setup", "migrate"] {
+        scene.exit(init, 0);
+        scene.go();
+    }
+    assert_eq!((scene.phase(), scene.tell("app").as_str()), (Phase::Running, "Running 0 started ready"));
+    scene.reboot();
+    let not_yet = |scene: &Scene, names: &str| {
+        assert_eq!(scene.phase(), Phase::Pending);
+        assert_eq!(scene.conditions()[1], "Initialized=false ContainersNotInitialized");
+        let message = scene.plan.status.conditions[1].message.clone().unwrap();
+        assert_eq!(message, format!("containers with incomplete status: [{names}]"));
+    };
+    scene.look();
+    not_yet(&scene, "setup side migrate");
+    assert_eq!(scene.tell("setup"), "Waiting PodInitializing 0");
+    let last = scene.container("setup").last_state.clone().unwrap();
+    assert_eq!((last.exit_code, last.reason.as_str()), (0, "Completed"));
+    scene.hang.insert("attach 1".into());
+    scene.go();
+    not_yet(&scene, "setup side migrate");
+    scene.finish("attach 1");
+    scene.go();
+    not_yet(&scene, "setup side migrate");
+    assert_eq!(scene.tell("setup"), "Running 1");
+    scene.exit("setup", 0);
+    scene.go();
+    not_yet(&scene, "migrate");
+    scene.exit("migrate", 0);
+    scene.go();
+    assert_eq!((scene.phase(), scene.tell("migrate").as_str()), (Phase::Running, "Completed 0 1 ready"));
 }
