@@ -165,7 +165,7 @@ fn phase(view: &View<'_>, init: &[ContainerStatus], main: &[ContainerStatus]) ->
         }
         match end {
             Some(end) if !restart::succeeded(end) => {
-                if !restart::init_again(view.pod, container, end) {
+                if !sequence::init_starts_again(view, container, end) {
                     return Phase::Failed;
                 }
             }
@@ -179,7 +179,7 @@ fn phase(view: &View<'_>, init: &[ContainerStatus], main: &[ContainerStatus]) ->
             (State::Running { .. }, _) => running = true,
             (State::Waiting { .. } | State::Terminated(_), Some(end)) => {
                 stopped += 1;
-                for_good += usize::from(!restart::again(view.pod, container, end));
+                for_good += usize::from(!sequence::starts_again(view, container, end));
                 succeeded += usize::from(end.exit_code == 0);
             }
             (State::Waiting { .. } | State::Terminated(_), None) => waiting += 1,

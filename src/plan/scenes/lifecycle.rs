@@ -270,6 +270,23 @@ fn a_pod_waits_for_the_nodes_network_unless_it_uses_the_nodes_own() {
     assert_eq!(scene.plan.status.pod_ips, scene.seen.node.host_ips);
 }
 
+/// A stop for the container's own sake is no end of the pod, even when the program answers it with success.
+#[test]
+fn a_restart_because_of_a_probe_is_no_end() {
+    let mut pod = pod("p", &["app"]);
+    pod.spec.restart_policy = RestartPolicy::OnFailure;
+    pod.spec.containers[0].liveness = Some(probe(5, 1));
+    let mut scene = Scene::new(pod);
+    failing_probe(&mut scene, ProbeKind::Liveness, "app");
+    scene.go();
+    answer(&mut scene, ProbeKind::Liveness, "app", false);
+    assert_eq!(scene.go(), ["SIGTERM app 30000ms"]);
+    scene.exit("app", 0);
+    assert_eq!(scene.go()[..2], ["remove app", "start app#1"]);
+    assert_eq!(scene.phase(), Phase::Running);
+    assert!(scene.seen.facts.durable.finished.is_none());
+}
+
 /// Up to three tries for one moment of the schedule (`maxProbeRetries`); one that warns counts as a success.
 #[test]
 fn a_probe_that_goes_wrong_itself_is_tried_again_at_once() {

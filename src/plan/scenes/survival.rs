@@ -178,3 +178,87 @@ fn after_a_reboot_no_init_container_has_done_its_work() {
     scene.go();
     assert_eq!((scene.phase(), scene.tell("migrate").as_str()), (Phase::Running, "Completed 0 1 ready"));
 }
+
+fn shut_down(scene: &mut Scene) {
+    let pod = scene.seen.pod.clone();
+    let _ = fold::stop(&mut scene.seen.facts, pod.as_deref(), StopCause::Shutdown, None, scene.now);
+}
+
+/// However the program answers the stop signal: it did not end, it was ended.
+#[test]
+fn what_a_shutdown_stops_comes_back() {
+    for policy in [RestartPolicy::Never, RestartPolicy::OnFailure, RestartPolicy::Always] {
+        for code in [0, 143] {
+            let mut pod = pod("p", &["once", "server"]);
+            pod.spec.restart_policy = policy;
+            let mut scene = Scene::new(pod);
+            scene.go();
+            scene.exit("once", 0);
+            scene.go();
+            scene.pass(100);
+            shut_down(&mut scene);
+            let signal =
+                if policy == RestartPolicy::Always { "SIGTERM once 30000ms" } else { "SIGTERM server 30000ms" };
+            assert_eq!(scene.go()[0], signal);
+            scene.pass(100);
+            scene.exit("once", code);
+            scene.exit("server", code);
+            scene.go();
+            assert_eq!(scene.phase(), Phase::Running, "{policy:?} {code}");
+            assert!(scene.plan.status.terminating && scene.seen.facts.durable.finished.is_none());
+            assert!(scene.seen.facts.durable.address.is_none() || !scene.plan.gone);
+            scene.reboot();
+            let mut done = scene.go();
+            done.retain(|d| d.starts_with("start"));
+            let (again, once) = match policy {
+                RestartPolicy::Always => (vec!["start once#2", "start server#1"], "Running 2 started ready"),
+                RestartPolicy::OnFailure | RestartPolicy::Never => (vec!["start server#1"], "Completed 0 0"),
+            };
+            assert_eq!(done, again, "{policy:?} {code}");
+            assert_eq!((scene.phase(), scene.tell("once").as_str()), (Phase::Running, once), "{policy:?} {code}");
+        }
+    }
+}
+
+#[test]
+fn what_had_ended_before_a_shutdown_stays_ended() {
+    for (policy, code, phase) in [
+        (RestartPolicy::Never, 3, Phase::Failed),
+        (RestartPolicy::Never, 0, Phase::Succeeded),
+        (RestartPolicy::OnFailure, 0, Phase::Succeeded),
+    ] {
+        let mut pod = pod("p", &["once"]);
+        pod.spec.restart_policy = policy;
+        pod.spec.init_containers = vec![sidecar("side")];
+        let mut scene = Scene::new(pod);
+        scene.go();
+        scene.exit("once", code);
+        // The shutdown comes before the agent has seen the end.
+        scene.pass(1);
+        shut_down(&mut scene);
+        scene.go();
+        scene.exit("side", 0);
+        scene.go();
+        assert!(scene.seen.facts.durable.finished.is_none(), "the next boot finds out");
+        scene.reboot();
+        assert!(!scene.go().iter().any(|d| d.starts_with("start") || d.starts_with("sandbox")));
+        assert_eq!(scene.phase(), phase);
+        assert!(scene.seen.facts.durable.finished.is_some());
+    }
+}
+
+#[test]
+fn an_init_container_that_a_shutdown_stops_has_not_failed() {
+    let mut pod = pod("p", &["app"]);
+    pod.spec.restart_policy = RestartPolicy::Never;
+    pod.spec.init_containers = vec![container("setup")];
+    let mut scene = Scene::new(pod);
+    scene.go();
+    shut_down(&mut scene);
+    scene.go();
+    scene.exit("setup", 143);
+    scene.go();
+    assert_eq!(scene.phase(), Phase::Pending);
+    scene.reboot();
+    assert_eq!(scene.go(), ["sandbox 1", "attach 1", "start setup#1"]);
+}
