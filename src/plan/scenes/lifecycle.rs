@@ -287,6 +287,34 @@ fn a_restart_because_of_a_probe_is_no_end() {
     assert!(scene.seen.facts.durable.finished.is_none());
 }
 
+#[test]
+fn a_back_off_that_is_over_is_told_until_the_container_is_there() {
+    let mut scene = Scene::new(pod("p", &["app", "other"]));
+    scene.go();
+    for name in ["app", "other"] {
+        scene.exit(name, 1);
+        scene.go();
+        scene.exit(name, 1);
+        scene.go();
+        assert_eq!(scene.tell(name), "Waiting CrashLoopBackOff 1");
+    }
+    scene.reasons();
+    scene.pass(10_000);
+    scene.hang.insert("start app#2".into());
+    assert_eq!(scene.go(), ["start app#2"]);
+    for name in ["app", "other"] {
+        assert_eq!(scene.tell(name), "Waiting CrashLoopBackOff 1", "{name}");
+        assert!(scene.message(name).starts_with("back-off 10s restarting failed container="), "{name}");
+    }
+    scene.finish("start app#2");
+    assert_eq!(scene.go(), ["start other#2"]);
+    assert_eq!(scene.tell("app"), "Running 2 started ready");
+    assert!(!scene.reasons().contains(&"BackOff".to_owned()), "it was told before");
+    scene.exit("app", 1);
+    scene.go();
+    assert!(scene.reasons().contains(&"BackOff".to_owned()), "this one is another");
+}
+
 /// Up to three tries for one moment of the schedule (`maxProbeRetries`); one that warns counts as a success.
 #[test]
 fn a_probe_that_goes_wrong_itself_is_tried_again_at_once() {
