@@ -43,6 +43,7 @@ impl Looping {
             self.look(&uid, now);
         }
         self.power_off_when_quiet();
+        self.conditions.insert("FactsNotStored", self.journal.refused());
         let shown = self.conditions.iter().filter_map(|(word, text)| Some(((*word).to_owned(), text.clone()?)));
         self.publisher.conditions(shown.collect());
         self.publisher.flush();

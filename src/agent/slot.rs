@@ -4,6 +4,7 @@ use crate::model::action::{Action, ActionKey};
 use crate::model::observed::{Durable, Facts, InFlight};
 use crate::model::pod::Pod;
 use crate::model::{BootTime, ContainerId};
+use crate::store::MAX_FACT;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -91,3 +92,19 @@ impl Slot {
         serde_json::to_vec(&saving).ok()
     }
 }
+/// Bytes that what is remembered of a pod may take beside the pod itself: its last status with all messages, and of each
+/// container two ends. A pod whose containers say more than that in escaped characters is told as a condition of the
+/// node when it comes to that.
+const MEMORY: usize = 256 << 10;
+const MEMORY_OF_A_CONTAINER: usize = 16 << 10;
+
+/// Whether a pod is too large to be remembered: how many bytes it may have, and how many it has.
+pub(super) fn too_large(pod: &Pod) -> Option<(usize, usize)> {
+    let containers = pod.spec.init_containers.len().saturating_add(pod.spec.containers.len());
+    let memory = containers.saturating_mul(MEMORY_OF_A_CONTAINER).saturating_add(MEMORY);
+    let most = MAX_FACT.saturating_sub(memory);
+    let saving = Saving { arrival: u64::MAX, pod, durable: &Durable::default() };
+    let size = serde_json::to_vec(&saving).map_or(0, |bytes| bytes.len());
+    (size > most).then_some((most, size))
+}
+
