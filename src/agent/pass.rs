@@ -67,7 +67,7 @@ impl Looping {
         for pod in &wanted {
             let arrivals = &mut self.arrivals;
             let slot = self.slots.entry(pod.uid.clone()).or_default();
-            if slot.pod.is_none() || slot.arrival == 0 {
+            if slot.arrival == 0 {
                 *arrivals += 1;
                 slot.arrival = *arrivals;
             }

@@ -95,7 +95,7 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
     tokio::spawn(end_on_signal(inputs.clone())?);
     super::images::preload(Arc::clone(&rooms), inputs.clone());
 
-    let slots = saved_slots(&rooms, &store);
+    let (slots, all_understood) = saved_slots(&rooms, &store);
     let running = slots.values().filter(|slot| slot.facts.volatile.stop.is_none()).filter_map(|slot| slot.pod.clone());
     let mut identity = NodeIdentity::new(node_name);
     identity.allowed_unsafe_sysctls.clone_from(&rooms.config.allowed_unsafe_sysctls);
@@ -118,7 +118,7 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
         conditions: BTreeMap::new(),
         dirty: BTreeSet::new(),
         node_dirty: true,
-        facts_complete: opened.complete,
+        facts_complete: opened.complete && all_understood,
         remains_seen: false,
         table_seen: false,
         shutdown: None,
@@ -147,20 +147,23 @@ fn node_name(config: &Config, store: &Store) -> String {
     name
 }
 
-/// The pods that the store knows, with what the agent before knew of this boot.
-fn saved_slots(rooms: &Rooms, store: &Store) -> BTreeMap<PodUid, Slot> {
-    let read = |(uid, fact): (PodUid, crate::store::Fact)| match serde_json::from_slice::<Saved>(&fact.bytes) {
-        Ok(saved) => {
-            let volatile = executor::read_volatile(rooms, &uid);
-            let facts = Facts { durable: saved.durable, volatile };
-            Some((uid, Slot { pod: Some(Arc::new(saved.pod)), arrival: saved.arrival, facts, ..Slot::default() }))
-        }
-        Err(error) => {
+/// The pods that the store knows, with what the agent before knew of this boot, and whether all of it was understood. Of
+/// a pod that another version saved the manifest tells again what it is to be, if what happened to it is known.
+fn saved_slots(rooms: &Rooms, store: &Store) -> (BTreeMap<PodUid, Slot>, bool) {
+    let mut slots = BTreeMap::new();
+    let mut all_understood = true;
+    for (uid, fact) in store.pods() {
+        let Saved { arrival, pod, durable, faults } = Saved::read(&fact.bytes);
+        for error in &faults {
             tracing::error!(pod = %uid, %error, "what the store knows of the pod cannot be understood");
-            None
         }
-    };
-    store.pods().into_iter().filter_map(read).collect()
+        all_understood &= faults.is_empty();
+        if pod.is_some() || durable.is_some() {
+            let facts = Facts { durable: durable.unwrap_or_default(), volatile: executor::read_volatile(rooms, &uid) };
+            slots.insert(uid, Slot { pod: pod.map(Arc::new), arrival, facts, ..Slot::default() });
+        }
+    }
+    (slots, all_understood)
 }
 
 /// Holds all pods together to what they may have of the node. Where that cannot be kept the node goes on, and says so.
