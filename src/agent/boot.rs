@@ -48,6 +48,9 @@ pub fn boot(args: &[OsString], check_role: &'static str) -> ExitCode {
     if let Err(error) = memory::plain_pages_only() {
         tracing::debug!(%error, "huge pages stay on");
     }
+    if let Err(error) = memory::set_oom_score_adj(config.oom_score_adj) {
+        tracing::warn!("set the agent's oom_score_adj to {}: {error}", config.oom_score_adj);
+    }
     let probe = move |dir: &Path| check_store(dir, check_role);
     match super::run(config, &probe) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,9 +1,10 @@
 //! What the manifests want, and what is wrong with them.
 
 use super::manifests::{self, Clash, FileContent, FilePods, ManifestEvent};
+use super::slot;
 use crate::model::pod::{Pod, Source};
 use crate::model::view::RefusedManifest;
-use crate::wire::{self, NodeIdentity, Problem};
+use crate::wire::{self, NodeIdentity};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -76,9 +77,21 @@ impl Desired {
                 tracing::warn!("{problem}");
             }
         }
-        let refused = parsed.problems.iter().any(Problem::is_error);
-        let problems = parsed.problems.iter().filter(|p| p.is_error()).map(ToString::to_string).collect();
-        let pods = parsed.pods.into_iter().map(Arc::new).collect();
+        let mut problems: Vec<String> =
+            parsed.problems.iter().filter(|p| p.is_error()).map(ToString::to_string).collect();
+        let mut pods = Vec::new();
+        for pod in parsed.pods {
+            match slot::too_large(&pod) {
+                None => pods.push(Arc::new(pod)),
+                Some((most, size)) => {
+                    let why = format!("{size} bytes are to be remembered of it, at most {most} can be");
+                    let problem = format!("{path}: pod {}/{} is too large: {why}", pod.namespace, pod.name);
+                    tracing::error!("{problem}");
+                    problems.push(problem);
+                }
+            }
+        }
+        let refused = !problems.is_empty();
         Read { content, pods: FilePods { pods, refused }, problems }
     }
 
@@ -100,5 +113,33 @@ impl Desired {
         }
         let refused = refused.into_iter();
         refused.map(|(path, problems)| RefusedManifest { path: path.to_owned(), problems }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pod that the store could not take would be forgotten with the agent.
+    #[test]
+    fn a_pod_that_cannot_be_remembered_is_refused() {
+        let mut desired = Desired::new(NodeIdentity::new("edge1"), std::iter::empty());
+        let manifest = |name: &str, variables: usize| {
+            let value = "x".repeat(100_000);
+            let env: String = (0..variables).map(|n| format!("    - {{name: A{n}, value: {value}}}\n")).collect();
+            format!(
+                "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  containers:\n  - name: c\n    image: i\n    \
+                 env:\n{env}"
+            )
+        };
+        // What it is to be is kept twice, as it was written and as it is run.
+        let text = format!("{}---\n{}", manifest("small", 15), manifest("large", 25));
+        let content = FileContent::Bytes(text.into_bytes().into());
+        desired.take(ManifestEvent::Files([("/m/a.yaml".to_owned(), content)].into()));
+        let names: Vec<String> = desired.pods().iter().map(|pod| pod.name.clone()).collect();
+        assert_eq!(names, ["small-edge1"], "{:?}", desired.refused());
+        let refused = desired.refused();
+        let problem = &refused[0].problems[0];
+        assert!(problem.starts_with("/m/a.yaml: pod default/large-edge1 is too large: "), "{problem}");
     }
 }

@@ -5,6 +5,7 @@ use super::input::Input;
 use crate::model::PodUid;
 use crate::store::{PutError, Store};
 use crate::sys::log::chain;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{self as blocking, RecvTimeoutError};
 use std::time::Duration;
@@ -16,6 +17,8 @@ pub(super) struct Journal {
     store: Arc<Store>,
     kick: blocking::Sender<Kick>,
     number: u64,
+    /// Why the store did not take the newest value of a fact, by the fact's name: it is in the loop's memory only.
+    refused: BTreeMap<String, String>,
 }
 
 /// What the thread is told.
@@ -37,13 +40,13 @@ impl Journal {
         let at = Arc::clone(&store);
         let thread = std::thread::Builder::new().name("journal".into()).stack_size(512 * 1024);
         thread.spawn(move || commit_all(&at, &kicks, &tell))?;
-        Ok(Self { store, kick, number: 0 })
+        Ok(Self { store, kick, number: 0, refused: BTreeMap::new() })
     }
 
     /// Keeps a pod's facts. Returns the number of the commit to wait for.
     pub(super) fn pod(&mut self, uid: &PodUid, bytes: Vec<u8>) -> u64 {
         let put = self.store.put_pod(uid, bytes);
-        self.changed(put)
+        self.changed(uid.as_str(), put)
     }
 
     /// Keeps a pod's facts with the next commit that something else asks for, or when nothing does for a while.
@@ -58,18 +61,33 @@ impl Journal {
     /// Forgets a pod's facts.
     pub(super) fn forget(&mut self, uid: &PodUid) -> u64 {
         self.store.delete_pod(uid);
-        self.changed(Ok(0))
+        self.changed(uid.as_str(), Ok(0))
     }
 
     /// Keeps a fact about the node.
     pub(super) fn meta(&mut self, name: &'static str, bytes: Vec<u8>) -> u64 {
         let put = self.store.put_meta(name, bytes);
-        self.changed(put)
+        self.changed(name, put)
     }
 
-    fn changed(&mut self, put: Result<u64, PutError>) -> u64 {
-        if let Err(error) = put {
-            tracing::error!("{}", chain(&error));
+    /// What the store did not take, for a condition of the node.
+    pub(super) fn refused(&self) -> Option<String> {
+        let all: Vec<&str> = self.refused.values().map(String::as_str).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    /// A fact that the store does not take holds no status back for ever, like one that the disk does not: what it says
+    /// is lost with the agent, and the node says so.
+    fn changed(&mut self, name: &str, put: Result<u64, PutError>) -> u64 {
+        match put {
+            Ok(_) => {
+                self.refused.remove(name);
+            }
+            Err(error) => {
+                let text = chain(&error);
+                tracing::error!("{text}");
+                self.refused.insert(name.to_owned(), text);
+            }
         }
         self.number += 1;
         // The thread ends only after this sender is gone.
@@ -149,6 +167,23 @@ fn wait(store: &Store, kicks: &blocking::Receiver<Kick>, broken: bool) -> Option
 mod tests {
     use super::*;
     use std::path::Path;
+
+    #[tokio::test]
+    async fn what_the_store_does_not_take_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(dir.path(), &|_: &Path| Ok(true)).store);
+        let (tell, _told) = mpsc::unbounded_channel();
+        let mut journal = Journal::start(store, tell).unwrap();
+        let (one, two) = (PodUid::new("one").unwrap(), PodUid::new("two").unwrap());
+        let large = || vec![0; crate::store::MAX_FACT + 1];
+        journal.pod(&one, large());
+        journal.pod(&two, large());
+        let told = journal.refused().unwrap();
+        assert!(told.contains("pods/one") && told.contains("pods/two"), "{told}");
+        journal.pod(&one, b"small".to_vec());
+        journal.forget(&two);
+        assert_eq!(journal.refused(), None);
+    }
 
     #[tokio::test]
     async fn a_lost_database_is_filled_again_without_a_change() {

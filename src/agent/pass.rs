@@ -65,6 +65,7 @@ impl Looping {
             self.look(&uid, now);
         }
         self.power_off_when_quiet();
+        self.conditions.insert("FactsNotStored", self.journal.refused());
         let shown = self.conditions.iter().filter_map(|(word, text)| Some(((*word).to_owned(), text.clone()?)));
         self.publisher.conditions(shown.collect());
         self.publisher.flush();
@@ -88,7 +89,7 @@ impl Looping {
         for pod in &wanted {
             let arrivals = &mut self.arrivals;
             let slot = self.slots.entry(pod.uid.clone()).or_default();
-            if slot.pod.is_none() || slot.arrival == 0 {
+            if slot.arrival == 0 {
                 *arrivals += 1;
                 slot.arrival = *arrivals;
             }

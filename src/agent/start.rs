@@ -12,7 +12,9 @@ use crate::config::Config;
 use crate::executor::{self, Rooms, RoomsError};
 use crate::model::PodUid;
 use crate::model::observed::Facts;
+use crate::model::view::EventRecord;
 use crate::observe;
+use crate::plan;
 use crate::server;
 use crate::store::{Probe, Store};
 use crate::sys::clock;
@@ -39,6 +41,9 @@ pub enum AgentError {
     /// The node's own figures could not be read.
     #[error("look at the node")]
     Node(#[from] observe::NodeError),
+    /// More is reserved than the node has.
+    #[error("hold the pods to what is not reserved")]
+    Reserved(#[from] plan::resources::OverReserved),
     /// A room could not be opened.
     #[error("open the agent's rooms")]
     Rooms(#[from] RoomsError),
@@ -75,7 +80,8 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
     let node_name = node_name(&config, &store);
     tracing::info!(node = %node_name, pods = store.pods().len(), "store opened");
     let rooms = Arc::new(Rooms::open(config, node_name.clone())?);
-    let (publisher, view) = Publisher::new(node_name.clone());
+    let (mut publisher, view) = Publisher::new(node_name.clone());
+    limit_all_pods(&rooms, &mut publisher)?;
 
     let (commands, asked) = mpsc::channel(64);
     let listener = server::bind(Path::new(&rooms.config.socket_path))?;
@@ -88,7 +94,7 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
     tokio::spawn(end_on_signal(inputs.clone())?);
     super::images::preload(Arc::clone(&rooms), inputs.clone());
 
-    let slots = saved_slots(&rooms, &store);
+    let (slots, all_understood) = saved_slots(&rooms, &store);
     let last_address = last_address(&store, &slots);
     let running = slots.values().filter(|slot| slot.facts.volatile.stop.is_none()).filter_map(|slot| slot.pod.clone());
     let mut identity = NodeIdentity::new(node_name);
@@ -112,7 +118,7 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
         conditions: BTreeMap::new(),
         dirty: BTreeSet::new(),
         node_dirty: true,
-        facts_complete: opened.complete,
+        facts_complete: opened.complete && all_understood,
         remains_seen: false,
         table_seen: false,
         shutdown: None,
@@ -142,20 +148,37 @@ fn node_name(config: &Config, store: &Store) -> String {
     name
 }
 
-/// The pods that the store knows, with what the agent before knew of this boot.
-fn saved_slots(rooms: &Rooms, store: &Store) -> BTreeMap<PodUid, Slot> {
-    let read = |(uid, fact): (PodUid, crate::store::Fact)| match serde_json::from_slice::<Saved>(&fact.bytes) {
-        Ok(saved) => {
-            let volatile = executor::read_volatile(rooms, &uid);
-            let facts = Facts { durable: saved.durable, volatile };
-            Some((uid, Slot { pod: Some(Arc::new(saved.pod)), arrival: saved.arrival, facts, ..Slot::default() }))
-        }
-        Err(error) => {
+/// The pods that the store knows, with what the agent before knew of this boot, and whether all of it was understood. Of
+/// a pod that another version saved the manifest tells again what it is to be, if what happened to it is known.
+fn saved_slots(rooms: &Rooms, store: &Store) -> (BTreeMap<PodUid, Slot>, bool) {
+    let mut slots = BTreeMap::new();
+    let mut all_understood = true;
+    for (uid, fact) in store.pods() {
+        let Saved { arrival, pod, durable, faults } = Saved::read(&fact.bytes);
+        for error in &faults {
             tracing::error!(pod = %uid, %error, "what the store knows of the pod cannot be understood");
-            None
         }
-    };
-    store.pods().into_iter().filter_map(read).collect()
+        all_understood &= faults.is_empty();
+        if pod.is_some() || durable.is_some() {
+            let facts = Facts { durable: durable.unwrap_or_default(), volatile: executor::read_volatile(rooms, &uid) };
+            slots.insert(uid, Slot { pod: pod.map(Arc::new), arrival, facts, ..Slot::default() });
+        }
+    }
+    (slots, all_understood)
+}
+
+/// Holds all pods together to what they may have of the node. Where that cannot be kept the node goes on, and says so.
+fn limit_all_pods(rooms: &Rooms, publisher: &mut Publisher) -> Result<(), AgentError> {
+    let (node, reserved) = (observe::amounts()?, observe::reserved(&rooms.config));
+    let limits = plan::resources::node_limits(node, reserved, rooms.config.enforce_reserved)?;
+    if let Err(error) = executor::limit_all_pods(rooms, &limits) {
+        let message = format!("Failed to update Node Allocatable Limits: {}", chain(&error));
+        tracing::warn!("{message}");
+        let (at, object) = (clock::now().wall, rooms.node_name.clone());
+        let reason = "FailedNodeAllocatableEnforcement".to_owned();
+        publisher.record(EventRecord { at, warning: true, reason, object, message });
+    }
+    Ok(())
 }
 
 /// The newest pod's address, or what was kept when a newer one went.

@@ -28,6 +28,11 @@ const fn refused(name: &'static str) -> Field {
     field(name, Opaque, Verdict::Refused)
 }
 
+/// For what upstream does by default and armlet does not: even to say no is a choice.
+const fn choice(name: &'static str) -> Field {
+    field(name, Opaque, Verdict::RefusedChoice)
+}
+
 const EVENTS: &str = "armlet acts on events, it does not poll";
 
 /// The fields, those that are honoured first.
@@ -35,7 +40,6 @@ pub(super) const FIELDS: &[Field] = &[
     used("apiVersion", Text),
     used("kind", Text),
     used("allowedUnsafeSysctls", List(&Text)),
-    used("cgroupRoot", Text),
     used("clusterDNS", List(&Text)),
     used("clusterDomain", Text),
     used("containerLogMaxFiles", I32),
@@ -70,6 +74,7 @@ pub(super) const FIELDS: &[Field] = &[
     used("systemReserved", Map(&Kind::Quantity)),
     // There is one way to do these, and saying so is fine.
     only("cgroupDriver", Text, &["cgroupfs"]),
+    only("cgroupRoot", Text, &["/"]),
     only("cgroupsPerQOS", Bool, &["true"]),
     only("cpuManagerPolicy", Text, &["none"]),
     only("failCgroupV1", Bool, &["true"]),
@@ -92,12 +97,12 @@ pub(super) const FIELDS: &[Field] = &[
     refused("containerRuntimeEndpoint"),
     refused("contentType"),
     refused("cpuManagerPolicyOptions"),
-    refused("enableControllerAttachDetach"),
-    refused("enableDebugFlagsHandler"),
-    refused("enableDebuggingHandlers"),
-    refused("enableProfilingHandler"),
-    refused("enableServer"),
-    refused("enableSystemLogHandler"),
+    choice("enableControllerAttachDetach"),
+    choice("enableDebugFlagsHandler"),
+    choice("enableDebuggingHandlers"),
+    choice("enableProfilingHandler"),
+    choice("enableServer"),
+    choice("enableSystemLogHandler"),
     refused("enableSystemLogQuery"),
     refused("eventBurst"),
     refused("eventRecordQPS"),
@@ -124,8 +129,8 @@ pub(super) const FIELDS: &[Field] = &[
     refused("kubeAPIQPS"),
     refused("kubeReservedCgroup"),
     refused("kubeletCgroups"),
-    refused("localStorageCapacityIsolation"),
-    refused("makeIPTablesUtilChains"),
+    choice("localStorageCapacityIsolation"),
+    choice("makeIPTablesUtilChains"),
     refused("maxOpenFiles"),
     refused("maxParallelImagePulls"),
     refused("memoryReservationPolicy"),
@@ -148,7 +153,7 @@ pub(super) const FIELDS: &[Field] = &[
     refused("reservedSystemCPUs"),
     refused("rotateCertificates"),
     refused("runOnce"),
-    refused("serializeImagePulls"),
+    choice("serializeImagePulls"),
     refused("serverTLSBootstrap"),
     refused("showHiddenMetricsForVersion"),
     refused("shutdownGracePeriod"),
@@ -176,7 +181,6 @@ pub(super) fn apply(document: &JsonMap<String, Value>, config: &mut Config, repo
     let mut s = Section::document(document, report);
     s.text("staticPodPath", read::absolute, &mut config.static_pod_path);
     s.text("podLogsDir", read::absolute, &mut config.pod_logs_dir);
-    s.text("cgroupRoot", cgroup_root, &mut config.cgroup_root);
     s.text("resolvConf", resolv_conf, &mut config.resolv_conf);
     s.text("clusterDomain", cluster_domain, &mut config.cluster_domain);
     s.text("podCIDR", read::cidr, &mut config.pod_cidr);
@@ -201,8 +205,9 @@ pub(super) fn apply(document: &JsonMap<String, Value>, config: &mut Config, repo
     if let Some(mut swap) = s.inside("memorySwap") {
         swap.text("swapBehavior", swap_behavior, &mut config.swap);
     }
-    let mut enforced = Vec::new();
+    let mut enforced = vec![config.enforce_reserved];
     s.texts("enforceNodeAllocatable", enforcement, &mut enforced);
+    config.enforce_reserved = enforced.contains(&true);
     reserved("systemReserved", &mut s, &mut config.system_reserved);
     reserved("kubeReserved", &mut s, &mut config.kube_reserved);
     eviction(&mut s, &mut config.eviction_hard_memory);
@@ -216,9 +221,10 @@ fn reserved(name: &str, section: &mut Section<'_, '_, '_>, into: &mut Reserved) 
         match name.as_str() {
             "cpu" => amounts.text(&name, quantity, &mut into.cpu),
             "memory" => amounts.text(&name, quantity, &mut into.memory),
-            "ephemeral-storage" => amounts.text(&name, quantity, &mut into.ephemeral_storage),
+            // Nothing of armlet measures or limits what pods keep on the disk yet.
+            "ephemeral-storage" => amounts.report.error(&amounts.at(&name), NOT_SUPPORTED),
             "pid" => amounts.text(&name, |t| quantity(t).map(Quantity::units), &mut into.pid),
-            _ => amounts.report.error(&amounts.at(&name), "must be cpu, memory, ephemeral-storage or pid"),
+            _ => amounts.report.error(&amounts.at(&name), "must be cpu, memory or pid"),
         }
     }
 }
@@ -275,12 +281,13 @@ fn swap_behavior(text: &str) -> Result<SwapBehavior, String> {
     }
 }
 
-fn enforcement(text: &str) -> Result<(), String> {
-    if text == "pods" { Ok(()) } else { Err(format!("{NOT_SUPPORTED}, only pods")) }
-}
-
-fn cgroup_root(text: &str) -> Result<String, String> {
-    if text.is_empty() { Ok("/".to_owned()) } else { read::absolute(text) }
+/// Whether the pods' group is held to what is left.
+fn enforcement(text: &str) -> Result<bool, String> {
+    match text {
+        "pods" => Ok(true),
+        "none" => Ok(false),
+        _ => Err(format!("{NOT_SUPPORTED}, only pods or none")),
+    }
 }
 
 fn resolv_conf(text: &str) -> Result<String, String> {

@@ -69,6 +69,9 @@ pub struct Config {
     pub system_reserved: Reserved,
     /// Set aside for armlet. Nothing. Field `kubeReserved`.
     pub kube_reserved: Reserved,
+    /// Whether the group of all pods is held to what the two above leave; else to what there is. true. Field
+    /// `enforceNodeAllocatable`.
+    pub enforce_reserved: bool,
     /// Memory that pods cannot have, `evictionHard[memory.available]`. 100 MiB.
     pub eviction_hard_memory: Threshold,
     /// RuntimeDefault where a pod says nothing. false. Flag `--seccomp-default`, field `seccompDefault`.
@@ -79,8 +82,6 @@ pub struct Config {
     pub fail_swap_on: bool,
     /// What swap pods may use. NoSwap. Field `memorySwap.swapBehavior`.
     pub swap: SwapBehavior,
-    /// The group below which `kubepods` lies. `/`. Field `cgroupRoot`.
-    pub cgroup_root: String,
     /// The agent's oom_score_adj. -999. Field `oomScoreAdj`.
     pub oom_score_adj: i32,
     /// Sysctls beyond the safe ones: names, or prefixes that end in `*`. None. Field `allowedUnsafeSysctls`.
@@ -96,8 +97,6 @@ pub struct Reserved {
     pub cpu: Quantity,
     /// Bytes.
     pub memory: Quantity,
-    /// Bytes.
-    pub ephemeral_storage: Quantity,
     /// Process ids.
     pub pid: u64,
 }
@@ -144,12 +143,12 @@ impl Default for Config {
             single_process_oom_kill: false,
             system_reserved: Reserved::default(),
             kube_reserved: Reserved::default(),
+            enforce_reserved: true,
             eviction_hard_memory: Threshold::Bytes(100 << 20),
             seccomp_default: false,
             max_restart_back_off: Millis::from_secs(300),
             fail_swap_on: true,
             swap: SwapBehavior::NoSwap,
-            cgroup_root: "/".to_owned(),
             oom_score_adj: -999,
             allowed_unsafe_sysctls: Vec::new(),
             verbosity: 0,

@@ -22,13 +22,13 @@ fn nothing_said_means_the_defaults() {
 #[test]
 fn every_field_sets_its_value() {
     let text = format!(
-        "{HEAD}staticPodPath: /m/\npodLogsDir: /l\ncgroupRoot: /armlet.slice\nresolvConf: ''\nclusterDomain: cluster.local\n\
+        "{HEAD}staticPodPath: /m/\npodLogsDir: /l\ncgroupRoot: /\nresolvConf: ''\nclusterDomain: cluster.local\n\
          clusterDNS: [10.0.0.10, 'fd00::10']\nmaxPods: 5\npodPidsLimit: 100\ncpuCFSQuota: false\ncpuCFSQuotaPeriod: 20ms\n\
-         singleProcessOOMKill: true\nsystemReserved: {{cpu: 100m, memory: 64Mi, ephemeral-storage: 1Gi, pid: 100}}\n\
+         singleProcessOOMKill: true\nsystemReserved: {{cpu: 100m, memory: 64Mi, pid: 100}}\n\
          kubeReserved: {{cpu: 1}}\nevictionHard: {{memory.available: 5%}}\nseccompDefault: true\ncontainerLogMaxSize: 1Mi\n\
          containerLogMaxFiles: 3\ncrashLoopBackOff: {{maxContainerRestartPeriod: 1m}}\nfailSwapOn: false\n\
          memorySwap: {{swapBehavior: LimitedSwap}}\noomScoreAdj: -500\nallowedUnsafeSysctls: [net.core.*, kernel/sem]\n\
-         logging: {{verbosity: 4, format: text}}\nenforceNodeAllocatable: [pods]\ncgroupDriver: cgroupfs\nreadOnlyPort: 0\n\
+         logging: {{verbosity: 4, format: text}}\nenforceNodeAllocatable: [none]\ncgroupDriver: cgroupfs\nreadOnlyPort: 0\n\
          authentication: {{}}\nregisterNode: false\n---\n{NODE}nodeName: Edge1\ndataDir: /data\nrunDir: /run/a\nlogBudget: 32Mi\n\
          podCIDR: 10.9.0.0/24\n"
     );
@@ -54,19 +54,14 @@ fn every_field_sets_its_value() {
         cpu_cfs_quota: false,
         cpu_cfs_quota_period_us: 20_000,
         single_process_oom_kill: true,
-        system_reserved: Reserved {
-            cpu: Quantity::from_milli(100),
-            memory: Quantity::from_units(64 << 20),
-            ephemeral_storage: Quantity::from_units(1 << 30),
-            pid: 100,
-        },
+        system_reserved: Reserved { cpu: Quantity::from_milli(100), memory: Quantity::from_units(64 << 20), pid: 100 },
         kube_reserved: Reserved { cpu: Quantity::from_units(1), ..Reserved::default() },
+        enforce_reserved: false,
         eviction_hard_memory: Threshold::BasisPoints(500),
         seccomp_default: true,
         max_restart_back_off: Millis::from_secs(60),
         fail_swap_on: false,
         swap: SwapBehavior::LimitedSwap,
-        cgroup_root: "/armlet.slice".into(),
         oom_score_adj: -500,
         allowed_unsafe_sysctls: vec!["net.core.*".into(), "kernel.sem".into()],
         verbosity: 4,
@@ -150,10 +145,16 @@ fn values_out_of_bounds_are_refused() {
             "evictionHard: {memory.available: 101%}",
             "evictionHard[memory.available]: Invalid value: \"101%\": must be a percentage between 0% and 100%",
         ),
-        ("kubeReserved: {gpu: 1}", "kubeReserved[gpu]: must be cpu, memory, ephemeral-storage or pid"),
+        ("kubeReserved: {gpu: 1}", "kubeReserved[gpu]: must be cpu, memory or pid"),
+        (
+            "systemReserved: {ephemeral-storage: 1Gi}",
+            "systemReserved[ephemeral-storage]: not supported by this version of armlet",
+        ),
+        ("cgroupRoot: /a", "cgroupRoot: \"/a\" is not supported by this version of armlet, only /"),
+        ("enableServer: false", "enableServer: not supported by this version of armlet"),
         (
             "enforceNodeAllocatable: [system-reserved]",
-            "enforceNodeAllocatable[0]: Invalid value: \"system-reserved\": not supported by this version of armlet, only pods",
+            "enforceNodeAllocatable[0]: Invalid value: \"system-reserved\": not supported by this version of armlet, only pods or none",
         ),
         (
             "cgroupDriver: systemd",
@@ -176,6 +177,32 @@ fn values_out_of_bounds_are_refused() {
         let (_, problems) = from_file(&format!("{HEAD}{line}\n"));
         assert_eq!(problems, [format!(":3: {expect}")], "{line}");
     }
+}
+
+/// What upstream does unless it is told not to cannot be switched off here by a `false` that nobody heeds.
+#[test]
+fn a_no_to_what_upstream_does_by_default_is_refused() {
+    for name in [
+        "enableControllerAttachDetach",
+        "enableDebugFlagsHandler",
+        "enableDebuggingHandlers",
+        "enableProfilingHandler",
+        "enableServer",
+        "enableSystemLogHandler",
+        "localStorageCapacityIsolation",
+        "makeIPTablesUtilChains",
+        "serializeImagePulls",
+        "cgroupsPerQOS",
+        "failCgroupV1",
+    ] {
+        let (_, problems) = from_file(&format!("{HEAD}{name}: false\n"));
+        assert!(problems.len() == 1 && problems[0].starts_with(&format!(":3: {name}: ")), "{name}: {problems:?}");
+    }
+    for name in ["enableSystemLogQuery", "protectKernelDefaults", "rotateCertificates", "runOnce", "serverTLSBootstrap"]
+    {
+        assert_eq!(from_file(&format!("{HEAD}{name}: false\n")).1, Vec::<String>::new(), "{name}");
+    }
+    assert!(!from_file(&format!("{HEAD}enforceNodeAllocatable: []\n")).0.enforce_reserved);
 }
 
 #[test]

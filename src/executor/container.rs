@@ -248,8 +248,6 @@ pub(super) fn log_link(pod: &Pod, container: &str, id: &ContainerId) -> PathBuf 
 
 /// Sends the stop signal to the container's first process.
 pub(super) async fn signal(rooms: &Arc<Rooms>, id: ContainerId, name: &str) -> Outcome {
-    let Some(signal) = crate::sys::signals::number(name) else {
-        return failed("FailedKillPod", format!("stop signal {name:?} is not a signal"));
-    };
+    let signal = crate::sys::signals::stop_signal(name);
     done(rooms.supervisor.ask(Ask::Signal { id, signal }).await)
 }

@@ -18,9 +18,10 @@ pub use rooms::{Rooms, RoomsError};
 pub use volatile::{drop_volatile, keep_volatile, read_volatile};
 
 use crate::model::PodUid;
-use crate::model::action::{Action, Outcome};
+use crate::model::action::{Action, NodeLimits, Outcome};
 use crate::model::pod::Pod;
 use crate::model::supervise::{Ask, ContainerEntry, SandboxEntry};
+use crate::runtime::cgroup::CgroupError;
 use failure::{blocking, done, failed};
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,6 +82,14 @@ async fn dispatch(rooms: &Arc<Rooms>, job: Job) -> Outcome {
         Action::RemovePod => remove::pod(rooms, uid, pod).await,
         Action::Cancel { .. } => Outcome::Done,
     }
+}
+
+/// Holds all pods together to what they may have of the node.
+///
+/// # Errors
+/// What cannot be kept, and why.
+pub fn limit_all_pods(rooms: &Rooms, limits: &NodeLimits) -> Result<(), CgroupError> {
+    rooms.cgroups.limit_all(limits)
 }
 
 /// Sets the weights of the two QoS groups. A failure is logged: the next pod tries again.

@@ -63,7 +63,7 @@ impl Rooms {
         Ok(Self {
             supervisor: Client::new(&run.join("supervisor.sock"), logs),
             images: open_images(&data.join("images")),
-            cgroups: Cgroups::open(&config.cgroup_root)?,
+            cgroups: Cgroups::open()?,
             memory: crate::observe::memory_total()?,
             thermal: crate::observe::thermal_folders(),
             bridge: Bridge { name: "armlet0".to_owned(), gateway: first_address(network), prefix_len },

@@ -34,6 +34,9 @@ pub fn drop_volatile(rooms: &Rooms, uid: &PodUid) {
 
 /// What the agent before kept; nothing if there is no file or it cannot be read.
 pub fn read_volatile(rooms: &Rooms, uid: &PodUid) -> Volatile {
-    let bytes = std::fs::read(file(rooms, uid)).unwrap_or_default();
-    serde_json::from_slice(&bytes).unwrap_or_default()
+    let Ok(bytes) = std::fs::read(file(rooms, uid)) else { return Volatile::default() };
+    serde_json::from_slice(&bytes).unwrap_or_else(|error| {
+        tracing::warn!(pod = %uid, %error, "the pod's facts of this boot cannot be understood");
+        Volatile::default()
+    })
 }

@@ -63,7 +63,8 @@ pub enum Action {
         /// The container's name.
         container: String,
     },
-    /// Tries a probe once. Outcome: `Probed`, or `Failed` when the try itself went wrong (it does not count).
+    /// Tries a probe once. Outcome: `Probed`, or `Failed` when the try itself went wrong (it does not count, and is made
+    /// again).
     Probe {
         /// Which attempt.
         id: ContainerId,
@@ -182,6 +183,18 @@ pub struct SandboxPlan {
     pub limits: PodLimits,
 }
 
+/// What the cgroup of all pods is set to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeLimits {
+    /// `cpu.weight`.
+    pub cpu_weight: u64,
+    /// `memory.max` in bytes.
+    pub memory_max: u64,
+    /// `pids.max`.
+    pub pids_max: u64,
+}
+
 /// What a pod's cgroup is set to. What is absent is left as the kernel has it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -290,7 +303,10 @@ pub enum Outcome {
     Probed {
         /// Whether it succeeded.
         success: bool,
-        /// What it said, cut to 10 KiB: shown when it failed.
+        /// It succeeded in a way that somebody should look at.
+        #[serde(default)]
+        warning: bool,
+        /// What it said, cut to 10 KiB: shown when it failed or warns.
         message: String,
     },
     /// It did not work.

@@ -182,6 +182,9 @@ pub struct Record {
     /// How it ended; absent: it has not been seen to end.
     #[serde(default)]
     pub ended: Option<Terminated>,
+    /// The node's shutdown ended it: however it ended, it starts again with the next boot.
+    #[serde(default)]
+    pub interrupted: bool,
     /// How the attempt before it ended.
     #[serde(default)]
     pub before: Option<Terminated>,
@@ -226,6 +229,18 @@ pub enum StopCause {
         /// For people.
         message: String,
     },
+}
+
+impl StopCause {
+    /// Whether a pod that is stopped for this has ended for good, and that is to be remembered. One that is removed has
+    /// no tomorrow, and one that the node's shutdown stops comes back.
+    #[must_use]
+    pub const fn is_end(&self) -> bool {
+        match self {
+            Self::Removed | Self::Shutdown => false,
+            Self::Evicted { .. } => true,
+        }
+    }
 }
 
 /// A pod's stop under way.
@@ -328,8 +343,11 @@ pub struct BackOff {
 pub struct ContainerStop {
     /// Which attempt.
     pub id: ContainerId,
-    /// When the stop signal was sent.
+    /// When the stop signal was sent, or could not be for the first time.
     pub signalled_at: BootTime,
+    /// The signal could not be sent: when that is tried again.
+    #[serde(default)]
+    pub signal_again: Option<BootTime>,
     /// When it is killed, unless the pod's own deadline is earlier.
     pub deadline: BootTime,
     /// Start it again afterwards, however it ends.
@@ -354,6 +372,9 @@ pub struct Tally {
     pub streak: u32,
     /// What counts: set once a threshold was reached.
     pub verdict: Option<bool>,
+    /// How often the try for `due` went wrong itself; 0 once it is over.
+    #[serde(default)]
+    pub errors: u32,
 }
 
 /// What of a pod's teardown is done.
@@ -382,6 +403,17 @@ mod shared_pod {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Arc<Pod>>, D::Error> {
         Ok(Option::<Pod>::deserialize(from)?.map(Arc::new))
     }
+}
+
+/// What the node has, or a part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NodeAmounts {
+    /// Cores in thousandths.
+    pub cpu_milli: u64,
+    /// Memory in bytes.
+    pub memory: u64,
+    /// Process ids.
+    pub pids: u64,
 }
 
 /// What the node has to give.

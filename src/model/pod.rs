@@ -1,6 +1,9 @@
 //! What a pod is to be: the part of a Kubernetes PodSpec that armlet honours, defaulted and checked.
 //!
 //! `wire` makes these values from manifests. What a manifest says and this page has no place for was refused there.
+//!
+//! The store keeps them: a field that an older version did not write has a default here where leaving it out was the
+//! same as saying nothing, and every field that is added has to have one.
 
 use super::{PodUid, Quantity};
 use serde::{Deserialize, Serialize};
@@ -16,12 +19,15 @@ pub struct Pod {
     /// The namespace, `default` when the manifest gives none.
     pub namespace: String,
     /// Labels.
+    #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// Annotations, `kubernetes.io/config.*` included.
+    #[serde(default)]
     pub annotations: BTreeMap<String, String>,
     /// Where the manifest came from: `file`.
     pub source: Source,
     /// The defaulted v1.Pod as JSON, without status: what `armlet inspect` and the API's `/pods` show.
+    #[serde(default)]
     pub manifest: serde_json::Value,
     /// What is to run.
     pub spec: PodSpec,
@@ -44,16 +50,19 @@ pub enum Source {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodSpec {
     /// Init containers in spec order, restartable ones ("sidecars") among them.
+    #[serde(default)]
     pub init_containers: Vec<Container>,
     /// Ordinary containers in spec order.
     pub containers: Vec<Container>,
     /// Volumes by name.
+    #[serde(default)]
     pub volumes: Vec<Volume>,
     /// What happens after a container's exit.
     pub restart_policy: RestartPolicy,
     /// Seconds from the stop signal to SIGKILL.
     pub termination_grace_secs: u64,
     /// The pod uses the node's network namespace and UTS namespace.
+    #[serde(default)]
     pub host_network: bool,
     /// `spec.hostname`, else absent.
     pub hostname: Option<String>,
@@ -62,18 +71,23 @@ pub struct PodSpec {
     /// Whether the node's resolver is copied or only `dns` is used.
     pub dns_policy: DnsPolicy,
     /// `spec.dnsConfig`.
+    #[serde(default)]
     pub dns: DnsConfig,
     /// `spec.hostAliases`: an address and its names.
+    #[serde(default)]
     pub host_aliases: Vec<(String, Vec<String>)>,
     /// `spec.securityContext.fsGroup`: group of the pod's volumes.
     pub fs_group: Option<u32>,
     /// Sysctls of the pod's own namespaces, by dotted name.
+    #[serde(default)]
     pub sysctls: BTreeMap<String, String>,
     /// `spec.priorityClassName`; `system-node-critical` lowers the OOM score.
     pub priority_class_name: Option<String>,
     /// `spec.priority`.
+    #[serde(default)]
     pub priority: i32,
     /// `spec.runtimeClassName`'s overhead or `spec.overhead`, added to the pod's own group.
+    #[serde(default)]
     pub overhead: Resources,
 }
 
@@ -103,6 +117,7 @@ pub enum DnsPolicy {
 
 /// `spec.dnsConfig`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DnsConfig {
     /// Name servers.
     pub nameservers: Vec<String>,
@@ -122,18 +137,24 @@ pub struct Container {
     /// When to fetch it.
     pub pull_policy: PullPolicy,
     /// Replaces the image's entry point (and drops its command); empty: the image's.
+    #[serde(default)]
     pub command: Vec<String>,
     /// Replaces the image's command; empty: the image's.
+    #[serde(default)]
     pub args: Vec<String>,
     /// Replaces the image's working directory.
     pub working_dir: Option<String>,
     /// Variables in spec order, `$(VAR)` already expanded.
+    #[serde(default)]
     pub env: Vec<(String, String)>,
     /// Declared ports.
+    #[serde(default)]
     pub ports: Vec<ContainerPort>,
     /// Requests and limits.
+    #[serde(default)]
     pub resources: ResourceRequirements,
     /// Volumes that it sees.
+    #[serde(default)]
     pub mounts: Vec<VolumeMount>,
     /// Restart or not, when the pod says so.
     pub liveness: Option<Probe>,
@@ -148,12 +169,16 @@ pub struct Container {
     /// The container's own restart policy. On an init container `Always` makes it a sidecar.
     pub restart_policy: Option<RestartPolicy>,
     /// Privileges, merged from pod and container.
+    #[serde(default)]
     pub security: Security,
     /// Keeps a pipe on standard input instead of /dev/null.
+    #[serde(default)]
     pub stdin: bool,
     /// Closes standard input after the first attached client is gone.
+    #[serde(default)]
     pub stdin_once: bool,
     /// Runs on a terminal.
+    #[serde(default)]
     pub tty: bool,
 }
 
@@ -212,6 +237,7 @@ pub enum Protocol {
 
 /// Requests and limits.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ResourceRequirements {
     /// What is set aside. Defaulted from the limits, as upstream does.
     pub requests: Resources,
@@ -221,6 +247,7 @@ pub struct ResourceRequirements {
 
 /// Amounts of the resources that a node has.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Resources {
     /// Cores.
     pub cpu: Option<Quantity>,
@@ -240,6 +267,7 @@ pub struct VolumeMount {
     /// Where in the container: absolute.
     pub path: String,
     /// Not writable.
+    #[serde(default)]
     pub read_only: bool,
 }
 
@@ -298,6 +326,7 @@ pub struct Probe {
     /// What is tried.
     pub handler: ProbeHandler,
     /// Seconds after the container's start before the first try.
+    #[serde(default)]
     pub initial_delay_secs: u32,
     /// Seconds between tries, at least 1.
     pub period_secs: u32,
@@ -343,6 +372,7 @@ pub enum ProbeHandler {
 
 /// A container's privileges, merged from the pod's and its own security context.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a field of the Kubernetes API")]
 pub struct Security {
     /// Numeric user; absent: the image's.

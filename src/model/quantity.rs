@@ -64,7 +64,7 @@ impl Quantity {
         let mantissa: u128 = if digits.is_empty() { 0 } else { digits.parse().map_err(|_| QuantityError::Syntax)? };
         let (binary, decimal) = scale(suffix)?;
         let places = i32::try_from(fraction.len()).map_err(|_| QuantityError::TooLarge)?;
-        let exponent = decimal - places + 3;
+        let exponent = decimal.saturating_sub(places).saturating_add(3);
         let scaled = mantissa.checked_shl(binary).filter(|v| v >> binary == mantissa).ok_or(QuantityError::TooLarge)?;
         let milli = shift10(scaled, exponent)?;
         if milli > (i64::MAX as u128) * 1000 {
@@ -117,7 +117,7 @@ fn scale(suffix: &str) -> Result<(u32, i32), QuantityError> {
         _ => {
             let digits = suffix.strip_prefix(['e', 'E']).ok_or(QuantityError::Syntax)?;
             let exponent: i32 = digits.parse().map_err(|_| QuantityError::Syntax)?;
-            if exponent.abs() > 40 {
+            if exponent.unsigned_abs() > 40 {
                 return Err(QuantityError::TooLarge);
             }
             (0, exponent)
@@ -175,7 +175,7 @@ mod tests {
             assert_eq!(Quantity::parse(text), Err(QuantityError::Syntax), "{text}");
         }
         assert_eq!(Quantity::parse("-1"), Err(QuantityError::Negative));
-        for text in ["9223372036854775808", "16Ei", "1e19", "1e99", &"9".repeat(40)] {
+        for text in ["9223372036854775808", "16Ei", "1e19", "1e99", "1e-2147483648", "1e2147483647", &"9".repeat(40)] {
             assert_eq!(Quantity::parse(text), Err(QuantityError::TooLarge), "{text}");
         }
     }

@@ -32,6 +32,7 @@ pub enum QosClass {
 
 /// `v1.PodStatus`, as far as one node knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PodStatus {
     /// The phase.
     pub phase: Phase,
@@ -82,14 +83,19 @@ pub struct ContainerStatus {
     /// How the attempt before ended.
     pub last_state: Option<Terminated>,
     /// Whether it counts for the pod's readiness.
+    #[serde(default)]
     pub ready: bool,
     /// Whether its startup probe has succeeded (or it has none) while it runs.
+    #[serde(default)]
     pub started: bool,
     /// How often it was started again.
+    #[serde(default)]
     pub restart_count: u32,
     /// The image as the spec names it.
+    #[serde(default)]
     pub image: String,
     /// The image in digest form, once known.
+    #[serde(default)]
     pub image_id: String,
     /// The newest attempt.
     pub container_id: Option<ContainerId>,

@@ -1,7 +1,8 @@
 //! The node's own figures.
 
-use crate::config::{Config, SwapBehavior, Threshold};
-use crate::model::observed::{Capacity, NodeFacts};
+use crate::config::{Config, Reserved, SwapBehavior, Threshold};
+use crate::model::observed::{Capacity, NodeAmounts, NodeFacts};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
@@ -72,32 +73,53 @@ pub fn node_facts(config: &Config, host_ips: Vec<IpAddr>) -> Result<NodeFacts, N
     })
 }
 
+/// What the node has. The kernel gives out process ids up to the lower of two limits (`pkg/kubelet/stats/pidlimit`).
+///
+/// # Errors
+/// `/proc` is not mounted.
+pub fn amounts() -> Result<NodeAmounts, NodeError> {
+    let cores = std::thread::available_parallelism().map_or(1, |n| u64::try_from(n.get()).unwrap_or(1));
+    let number = |path| read(path).map(|text| text.trim().parse().unwrap_or(u64::MAX));
+    let pids: u64 = number("/proc/sys/kernel/pid_max")?.min(number("/proc/sys/kernel/threads-max")?);
+    Ok(NodeAmounts { cpu_milli: cores.saturating_mul(1000), memory: memory_total()?, pids })
+}
+
+/// What of it is set aside for the system and for armlet.
+#[must_use]
+pub fn reserved(config: &Config) -> NodeAmounts {
+    let both = |of: fn(&Reserved) -> u64| of(&config.system_reserved).saturating_add(of(&config.kube_reserved));
+    NodeAmounts { cpu_milli: both(|r| r.cpu.milli()), memory: both(|r| r.memory.units()), pids: both(|r| r.pid) }
+}
+
 /// What pods may have: the node's figures less what is reserved and the eviction threshold
 /// (`pkg/kubelet/cm/node_container_manager_linux.go`).
 ///
 /// # Errors
 /// `/proc` is not mounted.
 pub fn capacity(config: &Config) -> Result<Capacity, NodeError> {
-    let (memory, _) = memory()?;
-    let cores = std::thread::available_parallelism().map_or(1, |n| u64::try_from(n.get()).unwrap_or(1));
-    let reserved =
-        |of: fn(&crate::config::Reserved) -> u64| of(&config.system_reserved).saturating_add(of(&config.kube_reserved));
+    Ok(allocatable(config, amounts()?, hugepages()))
+}
+
+/// The same for a node with these figures. Memory that is set aside for huge pages cannot be had as plain memory.
+fn allocatable(config: &Config, node: NodeAmounts, hugepages: BTreeMap<String, u64>) -> Capacity {
+    let reserved = reserved(config);
     let threshold = match config.eviction_hard_memory {
         Threshold::Bytes(bytes) => bytes,
-        Threshold::BasisPoints(points) => memory / 10_000 * u64::from(points),
+        Threshold::BasisPoints(points) => node.memory / 10_000 * u64::from(points),
     };
+    let set_aside = hugepages.values().chain([&reserved.memory, &threshold]);
     let pod_cidr = match config.pod_cidr {
         (IpAddr::V4(network), length) => Some((network, length)),
         (IpAddr::V6(_), _) => None,
     };
-    Ok(Capacity {
-        cpu_milli: (cores * 1000).saturating_sub(reserved(|r| r.cpu.milli())),
-        memory: memory.saturating_sub(reserved(|r| r.memory.units())).saturating_sub(threshold),
+    Capacity {
+        cpu_milli: node.cpu_milli.saturating_sub(reserved.cpu_milli),
+        memory: set_aside.fold(node.memory, |left, bytes| left.saturating_sub(*bytes)),
         ephemeral_storage: None,
-        hugepages: hugepages(),
+        hugepages,
         pods: config.max_pods,
         pod_cidr,
-    })
+    }
 }
 
 /// Bytes that all logs together may take: as configured, else by the file system they lie on.
@@ -116,7 +138,7 @@ fn default_log_budget(size: Option<u64>) -> u64 {
 }
 
 /// Huge pages set aside at boot, in bytes by the size as a resource's name has it.
-fn hugepages() -> std::collections::BTreeMap<String, u64> {
+fn hugepages() -> BTreeMap<String, u64> {
     let Ok(sizes) = std::fs::read_dir("/sys/kernel/mm/hugepages") else { return Default::default() };
     sizes.flatten().filter_map(|size| hugepage(&size.path())).collect()
 }
@@ -135,6 +157,25 @@ fn hugepage(folder: &Path) -> Option<(String, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pods_may_have_what_nothing_else_is_set_aside_for() {
+        use crate::model::Quantity;
+        let aside = |memory: u64| Reserved { memory: Quantity::from_units(memory), ..Reserved::default() };
+        let config = Config {
+            system_reserved: Reserved { cpu: Quantity::from_milli(300), ..aside(10 << 20) },
+            kube_reserved: Reserved { cpu: Quantity::from_milli(200), ..aside(20 << 20) },
+            eviction_hard_memory: Threshold::Bytes(100 << 20),
+            ..Config::default()
+        };
+        let node = NodeAmounts { cpu_milli: 4000, memory: 1000 << 20, pids: 1 };
+        let pages = BTreeMap::from([("2Mi".to_owned(), 64 << 20), ("1Gi".to_owned(), 0)]);
+        let capacity = allocatable(&config, node, pages.clone());
+        assert_eq!((capacity.cpu_milli, capacity.memory), (3500, (1000 - 30 - 100 - 64) << 20));
+        assert_eq!(capacity.hugepages, pages);
+        let all = allocatable(&config, NodeAmounts { memory: 50 << 20, ..node }, pages);
+        assert_eq!(all.memory, 0);
+    }
 
     #[test]
     fn logs_may_take_a_tenth_of_their_file_system() {

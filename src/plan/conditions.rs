@@ -1,5 +1,6 @@
 //! The pod's conditions (`pkg/kubelet/status/generate.go`).
 
+use super::sequence;
 use super::view::View;
 use crate::model::status::{Condition, ContainerStatus, Phase, State};
 
@@ -65,8 +66,7 @@ fn initialized(view: &View<'_>, phase: Phase, init: &[ContainerStatus], main: &[
     let spec = &view.pod.spec;
     let begun = |c: &ContainerStatus| {
         let shown = matches!(c.state, State::Running { .. } | State::Terminated(_)) || c.last_state.is_some();
-        // What ran in an earlier sandbox says nothing about this one.
-        shown && (view.seen.sandbox.is_none() || view.record_here(&c.name).is_some())
+        shown && sequence::counts(view, &c.name)
     };
     let incomplete: Vec<&str> = spec
         .init_containers

@@ -80,22 +80,27 @@ pub struct NodePlan {
 }
 
 /// Decides who may run and with which address. Pods keep what they were given; newcomers are looked at in order of
-/// arrival, and one that is refused takes nothing from those after it.
+/// arrival, and one that is refused takes nothing from those after it. What a pod that is being stopped still holds is
+/// waited for: only what is there to stay refuses a newcomer.
 #[must_use]
 pub fn node(observed: &NodeObserved) -> NodePlan {
-    let mut admission = Admissions::default();
+    let mut admissions = Admissions::default();
     for summary in observed.pods.iter().filter(|p| p.admitted && !p.finished) {
-        admission.count(&summary.pod);
+        admissions.now.count(&summary.pod);
+        if !summary.stopping {
+            admissions.later.count(&summary.pod);
+        }
     }
     let mut addresses = Addresses::new(observed);
     let mut grants = BTreeMap::new();
     let mut burstable_milli = 0_u64;
     for (index, summary) in observed.pods.iter().enumerate() {
         let pod = &summary.pod;
-        let mut decided = if summary.admitted || summary.finished {
-            Admission::Admitted
+        let newcomer = !(summary.admitted || summary.finished || summary.stopping);
+        let mut decided = if newcomer {
+            admissions.decide(&observed.capacity, pod, waits_for(observed, index))
         } else {
-            admission.decide(&observed.capacity, pod, waits_for(observed, index))
+            Admission::Admitted
         };
         let mut address = summary.address;
         let needs = address.is_none() && !pod.spec.host_network && !summary.finished && !summary.stopping;
@@ -106,10 +111,11 @@ pub fn node(observed: &NodeObserved) -> NodePlan {
             }
         }
         if decided == Admission::Admitted {
-            if !summary.admitted && !summary.finished {
-                admission.count(pod);
+            if newcomer {
+                admissions.now.count(pod);
+                admissions.later.count(pod);
             }
-            if !summary.finished && qos(&pod.spec) == QosClass::Burstable {
+            if (newcomer || summary.admitted && !summary.finished) && qos(&pod.spec) == QosClass::Burstable {
                 burstable_milli = burstable_milli.saturating_add(pod_requests(&pod.spec).cpu_milli);
             }
         }
@@ -133,27 +139,63 @@ fn waits_for(observed: &NodeObserved, index: usize) -> Option<&PodSummary> {
     })
 }
 
-/// What the admitted pods take together.
+/// What is taken of the node.
 #[derive(Default)]
 struct Admissions {
+    /// As it is, by pods that are being stopped too.
+    now: Taken,
+    /// Once those are gone.
+    later: Taken,
+}
+
+impl Admissions {
+    /// Decides about a newcomer. One that only has to wait for a pod to be stopped keeps its place before those that
+    /// come after it.
+    fn decide(&mut self, capacity: &Capacity, pod: &Pod, before: Option<&PodSummary>) -> Admission {
+        let later = self.later.refusal(capacity, pod);
+        let (message, in_turn) = match (before, self.now.refusal(capacity, pod), &later) {
+            (Some(before), _, _) => {
+                let uid = &before.pod.uid;
+                let message = format!("waiting for the pod with the same name and the uid {uid} to be gone");
+                (message, before.stopping && later.is_none())
+            }
+            (None, None, _) => return Admission::Admitted,
+            (None, Some(now), None) => (format!("waiting for pods that are being stopped: {}", now.message), true),
+            (None, Some(_), Some(Refusal { reason, message })) => {
+                return Admission::Rejected { reason: reason.clone(), message: message.clone() };
+            }
+        };
+        if in_turn {
+            self.now.count(pod);
+            self.later.count(pod);
+        }
+        Admission::Waiting { message }
+    }
+}
+
+/// Why a pod does not fit.
+struct Refusal {
+    reason: String,
+    message: String,
+}
+
+/// What pods take together.
+#[derive(Default)]
+struct Taken {
     pods: u32,
     amounts: Amounts,
     ports: BTreeSet<(Protocol, u16)>,
 }
 
-impl Admissions {
+impl Taken {
     fn count(&mut self, pod: &Pod) {
         self.pods = self.pods.saturating_add(1);
         self.amounts = self.amounts.plus(&pod_requests(&pod.spec));
         self.ports.extend(host_ports(pod));
     }
 
-    /// The first thing that does not fit counts, in the order of the scheduler's own check.
-    fn decide(&self, capacity: &Capacity, pod: &Pod, before: Option<&PodSummary>) -> Admission {
-        if let Some(before) = before {
-            let message = format!("waiting for the pod with the same name and the uid {} to be gone", before.pod.uid);
-            return Admission::Waiting { message };
-        }
+    /// The first thing that does not fit, in the order of the scheduler's own check.
+    fn refusal(&self, capacity: &Capacity, pod: &Pod) -> Option<Refusal> {
         let wanted = pod_requests(&pod.spec);
         let used = &self.amounts;
         let mut checks = vec![
@@ -173,15 +215,15 @@ impl Admissions {
                 let message = format!(
                     "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
                 );
-                return Admission::Rejected { reason: format!("OutOf{resource}"), message };
+                return Some(Refusal { reason: format!("OutOf{resource}"), message });
             }
         }
         if host_ports(pod).any(|port| self.ports.contains(&port)) {
             let message =
                 "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports".into();
-            return Admission::Rejected { reason: "NodePorts".into(), message };
+            return Some(Refusal { reason: "NodePorts".into(), message });
         }
-        Admission::Admitted
+        None
     }
 }
 
@@ -298,14 +340,61 @@ mod tests {
         assert_eq!(got, [waiting("old"), Admission::Admitted, waiting("new")]);
     }
 
+    fn on(name: &str, port: u16, protocol: Protocol) -> PodSummary {
+        let mut pod = pod(name, &["a"]);
+        let port = ContainerPort { name: None, container_port: port, host_port: Some(port), protocol };
+        pod.spec.containers[0].ports.push(port);
+        summary(pod)
+    }
+
+    fn stopping(pod: PodSummary) -> PodSummary {
+        PodSummary { admitted: true, stopping: true, ..pod }
+    }
+
+    #[test]
+    fn what_a_stopping_pod_still_holds_is_waited_for() {
+        let waiting =
+            |text: &str| Admission::Waiting { message: format!("waiting for pods that are being stopped: {text}") };
+        let cpu = |wanted, used| {
+            format!("Node didn't have enough resource: cpu, requested: {wanted}, used: {used}, capacity: 2000")
+        };
+        let got = decide(vec![sized("new", "1500m", ""), stopping(sized("old", "1500m", ""))]);
+        assert_eq!(got[0], waiting(&cpu(1500, 1500)));
+        // Its name was changed in the manifest: the pod behind the port is another one.
+        let ports = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
+        let (new, old) = (on("new", 80, Protocol::Tcp), on("old", 80, Protocol::Tcp));
+        assert_eq!(decide(vec![stopping(old), new])[1], waiting(ports));
+        // What would not fit beside the pods that stay is refused at once, and by those.
+        let mut stays = sized("stays", "1000m", "");
+        stays.admitted = true;
+        let got = decide(vec![stays, stopping(sized("old", "500m", "")), sized("new", "1500m", "")]);
+        assert_eq!(got[2], rejected("OutOfcpu", &cpu(1500, 1000)));
+    }
+
+    #[test]
+    fn who_waits_for_a_stopping_pod_keeps_the_place() {
+        let old = || stopping(sized("old", "1500m", ""));
+        let got =
+            decide(vec![old(), sized("first", "1500m", ""), sized("second", "500m", ""), sized("third", "1", "")]);
+        assert!(matches!(&got[1], Admission::Waiting { .. }), "{got:?}");
+        assert!(matches!(&got[2], Admission::Waiting { .. }), "there is room, but the first one's: {got:?}");
+        assert!(matches!(&got[3], Admission::Rejected { .. }), "{got:?}");
+        // So does the next one of the same name, unless it will be refused anyway.
+        for (cpu, second) in [("1500m", false), ("3", true)] {
+            let mut next = sized("next", cpu, "");
+            Arc::make_mut(&mut next.pod).name = "old".into();
+            let got = decide(vec![old(), next, sized("second", "500m", "")]);
+            assert!(matches!(&got[1], Admission::Waiting { .. }), "{got:?}");
+            assert_eq!(got[2] == Admission::Admitted, second, "{got:?}");
+        }
+        // One that was never admitted and is on its way out takes nothing.
+        let mut leaving = sized("leaving", "1500m", "");
+        leaving.stopping = true;
+        assert_eq!(decide(vec![leaving, sized("new", "1500m", "")])[1], Admission::Admitted);
+    }
+
     #[test]
     fn a_port_of_the_node_is_given_once() {
-        let on = |name: &str, port: u16, protocol| {
-            let mut pod = pod(name, &["a"]);
-            let port = ContainerPort { name: None, container_port: port, host_port: Some(port), protocol };
-            pod.spec.containers[0].ports.push(port);
-            summary(pod)
-        };
         let got = decide(vec![on("a", 80, Protocol::Tcp), on("b", 80, Protocol::Tcp), on("c", 80, Protocol::Udp)]);
         let text = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
         assert_eq!(got, [Admission::Admitted, rejected("NodePorts", text), Admission::Admitted]);

@@ -52,9 +52,7 @@ pub fn pod(observed: &Observed, grants: &Grants, now: Now) -> Plan {
         (None, None, Admission::Admitted) => run(&view, &mut draft, grants),
     }
     let ended = matches!(draft.plan.status.phase, Phase::Succeeded | Phase::Failed);
-    if ended
-        && facts.durable.finished.is_none()
-        && facts.volatile.stop.as_ref().is_none_or(|s| s.cause != StopCause::Removed)
+    if ended && facts.durable.finished.is_none() && facts.volatile.stop.as_ref().is_none_or(|stop| stop.cause.is_end())
     {
         // Once that is committed, what the pod still holds can go.
         draft.plan.wake_at = Some(now.boot);

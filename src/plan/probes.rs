@@ -9,6 +9,9 @@ use crate::model::observed::{ContainerFact, Tally};
 use crate::model::pod::{Container, Probe};
 use crate::model::{BootTime, ContainerId, Millis};
 
+/// Tries for one moment of the schedule when they go wrong themselves (`maxProbeRetries`).
+const MAX_TRIES: u32 = 3;
+
 /// All kinds, in the order in which they matter.
 const KINDS: [ProbeKind; 3] = [ProbeKind::Startup, ProbeKind::Readiness, ProbeKind::Liveness];
 
@@ -101,6 +104,7 @@ fn due(
     since: BootTime,
 ) -> BootTime {
     match tally(view.fact(&container.name), kind, id) {
+        Some(tally) if tally.errors > 0 => tally.due,
         Some(tally) => tally.due + period(probe),
         None => since + Millis::from_secs(u64::from(probe.initial_delay_secs)),
     }
@@ -112,6 +116,25 @@ fn on_schedule(due: BootTime, now: BootTime, probe: &Probe) -> BootTime {
     now - Millis(late % period(probe).0)
 }
 
+/// The tally of this attempt's probe, begun anew if there is none.
+fn tallied<'a>(fact: &'a mut ContainerFact, kind: ProbeKind, id: &ContainerId, due: BootTime) -> &'a mut Tally {
+    let fresh = Tally { id: id.clone(), due, success: false, streak: 0, verdict: None, errors: 0 };
+    let tally = fact.probes.entry(kind).or_insert_with(|| fresh.clone());
+    if tally.id != *id {
+        *tally = fresh;
+    }
+    tally.due = due;
+    tally
+}
+
+/// Notes a try that went wrong itself: it counts for nothing and is made again at once, up to [`MAX_TRIES`] times. True
+/// when that was the last.
+pub(super) fn errored(fact: &mut ContainerFact, kind: ProbeKind, id: &ContainerId, due: BootTime) -> bool {
+    let tally = tallied(fact, kind, id, due);
+    tally.errors = (tally.errors + 1) % MAX_TRIES;
+    tally.errors == 0
+}
+
 /// Counts one try. True when the verdict changed.
 pub(super) fn count(
     fact: &mut ContainerFact,
@@ -119,15 +142,10 @@ pub(super) fn count(
     id: &ContainerId,
     probe: &Probe,
     due: BootTime,
-    success: Option<bool>,
+    success: bool,
 ) -> bool {
-    let fresh = Tally { id: id.clone(), due, success: false, streak: 0, verdict: None };
-    let tally = fact.probes.entry(kind).or_insert_with(|| fresh.clone());
-    if tally.id != *id {
-        *tally = fresh;
-    }
-    tally.due = due;
-    let Some(success) = success else { return false };
+    let tally = tallied(fact, kind, id, due);
+    tally.errors = 0;
     tally.streak = if tally.success == success { tally.streak.saturating_add(1) } else { 1 };
     tally.success = success;
     let threshold = if success { probe.success_threshold } else { probe.failure_threshold };
@@ -163,16 +181,17 @@ mod tests {
         let verdicts: Vec<_> = "++---+-++"
             .chars()
             .map(|c| {
-                count(&mut fact, ProbeKind::Readiness, &id, &probe, BootTime(0), Some(c == '+'));
+                count(&mut fact, ProbeKind::Readiness, &id, &probe, BootTime(0), c == '+');
                 fact.probes[&ProbeKind::Readiness].verdict
             })
             .collect();
         let (yes, no) = (Some(true), Some(false));
         assert_eq!(verdicts, [None, yes, yes, yes, no, no, no, no, yes]);
         // A try that went wrong itself does not count, and another attempt counts from nothing.
-        assert!(!count(&mut fact, ProbeKind::Readiness, &id, &probe, BootTime(9), None));
+        let mut wrong = || errored(&mut fact, ProbeKind::Readiness, &id, BootTime(9));
+        assert_eq!([wrong(), wrong(), wrong(), wrong()], [false, false, true, false]);
         assert_eq!((fact.probes[&ProbeKind::Readiness].verdict, fact.probes[&ProbeKind::Readiness].streak), (yes, 2));
-        count(&mut fact, ProbeKind::Readiness, &ContainerId::from_bits(2), &probe, BootTime(9), Some(true));
+        count(&mut fact, ProbeKind::Readiness, &ContainerId::from_bits(2), &probe, BootTime(9), true);
         assert_eq!(fact.probes[&ProbeKind::Readiness].verdict, None);
     }
 

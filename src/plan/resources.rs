@@ -4,8 +4,8 @@
 //! `component-helpers/resource/helpers.go`; the containers' `cpu.weight` is that of `opencontainers/cgroups`.
 
 use crate::model::Quantity;
-use crate::model::action::{ContainerLimits, CpuMax, PodLimits};
-use crate::model::observed::NodeFacts;
+use crate::model::action::{ContainerLimits, CpuMax, NodeLimits, PodLimits};
+use crate::model::observed::{NodeAmounts, NodeFacts};
 use crate::model::pod::{Container, Pod, PodSpec, Resources, Source};
 use crate::model::status::QosClass;
 use std::collections::BTreeMap;
@@ -162,6 +162,35 @@ fn cpu_max(milli: u64, node: &NodeFacts) -> Option<CpuMax> {
     }
     let quota = milli.saturating_mul(node.cpu_period) / 1000;
     Some(CpuMax { quota: quota.max(MIN_QUOTA_MICROS), period: node.cpu_period })
+}
+
+/// More is set aside than there is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reserved} of {resource} are reserved and the node has {capacity}")]
+pub struct OverReserved {
+    /// `cpu` (in thousandths), `memory` or `pid`.
+    pub resource: &'static str,
+    /// What is set aside for the system and for armlet together.
+    pub reserved: u64,
+    /// What there is.
+    pub capacity: u64,
+}
+
+/// What the group of all pods is set to: what the node has without what is reserved, if that is `enforced`. Eviction
+/// thresholds do not count: they are there to be reached (`pkg/kubelet/cm/node_container_manager_linux.go`).
+///
+/// # Errors
+/// [`OverReserved`], enforced or not.
+pub fn node_limits(node: NodeAmounts, reserved: NodeAmounts, enforced: bool) -> Result<NodeLimits, OverReserved> {
+    let left = |resource, capacity: u64, reserved: u64| match capacity.checked_sub(reserved) {
+        Some(left) => Ok(if enforced { left } else { capacity }),
+        None => Err(OverReserved { resource, reserved, capacity }),
+    };
+    Ok(NodeLimits {
+        cpu_weight: group_weight(left("cpu", node.cpu_milli, reserved.cpu_milli)?),
+        memory_max: left("memory", node.memory, reserved.memory)?,
+        pids_max: left("pid", node.pids, reserved.pids)?,
+    })
 }
 
 /// The pod's cgroup below the cgroup mount, without a leading slash.
@@ -326,6 +355,23 @@ mod tests {
         assert_eq!(limits.memory_max, Some(128 << 20));
         assert_eq!(limits.cpu_weight, 8);
         assert_eq!(pod_cgroup(&pod), "kubepods/burstable/podp");
+    }
+
+    #[test]
+    fn all_pods_together_get_what_is_not_reserved() {
+        let node = NodeAmounts { cpu_milli: 4000, memory: 1 << 30, pids: 32_768 };
+        let reserved = NodeAmounts { cpu_milli: 500, memory: 256 << 20, pids: 768 };
+        let limits = |cpu_weight, memory_max, pids_max| Ok(NodeLimits { cpu_weight, memory_max, pids_max });
+        assert_eq!(node_limits(node, reserved, true), limits(137, 768 << 20, 32_000));
+        assert_eq!(node_limits(node, reserved, false), limits(157, 1 << 30, 32_768));
+        assert_eq!(node_limits(node, NodeAmounts::default(), true), limits(157, 1 << 30, 32_768));
+        for (resource, over) in [
+            ("cpu", NodeAmounts { cpu_milli: 4001, ..reserved }),
+            ("memory", NodeAmounts { memory: u64::MAX, ..reserved }),
+            ("pid", NodeAmounts { pids: 40_000, ..reserved }),
+        ] {
+            assert_eq!(node_limits(node, over, false).map_err(|e| e.resource), Err(resource));
+        }
     }
 
     #[test]

@@ -66,7 +66,7 @@ fn is_init(view: &View<'_>, container: &Container) -> bool {
 pub(super) fn without_sandbox<'a>(view: &View<'a>) -> Vec<&'a Container> {
     let spec = &view.pod.spec;
     let dead_init = spec.init_containers.iter().any(|c| {
-        let failed = |ended: &Terminated| !restart::succeeded(ended) && !restart::init_again(view.pod, c, ended);
+        let failed = |ended: &Terminated| !restart::succeeded(ended) && !init_starts_again(view, c, ended);
         !c.is_sidecar() && matches!(view.life(&c.name), Life::Ended(ended) if failed(ended))
     });
     if dead_init {
@@ -129,7 +129,7 @@ fn keep_sidecar<'a>(view: &View<'a>, sequence: &mut Sequence<'a>, sidecar: &'a C
 fn init_done<'a>(view: &View<'a>, sequence: &mut Sequence<'a>, init: &'a Container) -> bool {
     match view.life(&init.name) {
         Life::Ended(ended) if restart::succeeded(ended) => return true,
-        Life::Ended(ended) if restart::init_again(view.pod, init, ended) => sequence.start.push(init),
+        Life::Ended(ended) if init_starts_again(view, init, ended) => sequence.start.push(init),
         Life::Ended(_) => {
             sequence.finish = true;
             sequence.start.clear();
@@ -139,9 +139,29 @@ fn init_done<'a>(view: &View<'a>, sequence: &mut Sequence<'a>, init: &'a Contain
     false
 }
 
-/// Whether an ended ordinary container starts again: because of its policy, or because it was stopped for that.
-fn starts_again(view: &View<'_>, container: &Container, ended: &Terminated) -> bool {
-    restart::again(view.pod, container, ended) || stopped_to_restart(view, container)
+/// Whether an ended ordinary container starts again: because of its policy, because it was stopped for that, or because
+/// only the node's shutdown ended it.
+pub(super) fn starts_again(view: &View<'_>, container: &Container, ended: &Terminated) -> bool {
+    restart::again(view.pod, container, ended) || stopped_to_restart(view, container) || interrupted(view, container)
+}
+
+/// The same for an init container that is not a sidecar.
+pub(super) fn init_starts_again(view: &View<'_>, init: &Container, ended: &Terminated) -> bool {
+    restart::init_again(view.pod, init, ended) || interrupted(view, init)
+}
+
+fn interrupted(view: &View<'_>, container: &Container) -> bool {
+    view.record(&container.name).is_some_and(|record| record.interrupted)
+}
+
+/// Whether what is recorded of a container tells how far the pod is: it ran in the sandbox that is there, or there will
+/// be no other. After a reboot a pod begins anew, with its init containers.
+pub(super) fn counts(view: &View<'_>, name: &str) -> bool {
+    let Some(record) = view.record(name) else { return false };
+    match &view.seen.sandbox {
+        Some(here) => record.sandbox == here.attempt,
+        None => view.seen.facts.volatile.stop.is_some() || without_sandbox(view).is_empty(),
+    }
 }
 
 fn stopped_to_restart(view: &View<'_>, container: &Container) -> bool {

@@ -45,6 +45,13 @@ fn remind(view: &View<'_>, draft: &mut Draft, container: &Container) {
         Some(failure) => draft.wait(&container.name, &failure.reason, Some(failure.message.clone())),
         None => images::remind(view, draft, container),
     }
+    // A back-off that is over is still why the container is not there, until it is.
+    if let (Life::Ended(_), Some((reason, message))) = (view.life(&container.name), view.shown_waiting(&container.name))
+        && !draft.waiting.contains_key(&container.name)
+        && matches!(reason, "CrashLoopBackOff" | "RunContainerError")
+    {
+        draft.wait(&container.name, reason, message.map(str::to_owned));
+    }
 }
 
 /// Whether the container waits for a moment to come, after a crash or a failed start.
@@ -86,11 +93,11 @@ fn tell_start_error(
 
 fn crash_loop(view: &View<'_>, draft: &mut Draft, container: &Container, delay: Millis) {
     let (name, title) = (&container.name, view.title());
-    if !view.was_waiting(name, "CrashLoopBackOff") {
+    let message = format!("back-off {} restarting failed container={name} pod={title}", go_duration(delay));
+    if view.shown_waiting(name) != Some(("CrashLoopBackOff", Some(&message))) {
         let text = format!("Back-off restarting failed container {name} in pod {title}");
         draft.event(true, "BackOff", Some(field_path(view.pod, name)), text);
     }
-    let message = format!("back-off {} restarting failed container={name} pod={title}", go_duration(delay));
     draft.wait(name, "CrashLoopBackOff", Some(message));
 }
 

@@ -4,6 +4,7 @@ use super::conditions;
 use super::probes;
 use super::resources::qos;
 use super::restart;
+use super::sequence;
 use super::view::{Draft, Life, View};
 use crate::model::pod::{Container, Pod};
 use crate::model::status::{ContainerStatus, Phase, PodStatus, State, Terminated};
@@ -79,6 +80,8 @@ fn container(view: &View<'_>, draft: &Draft, container: &Container) -> Container
     let name = &container.name;
     let record = view.record(name);
     let life = view.life(name);
+    // What an init container did in a sandbox that is gone is to be done again.
+    let again = view.pod.spec.init_containers.iter().any(|c| c.name == *name) && !sequence::counts(view, name);
     let default_reason = if view.pod.spec.init_containers.is_empty() { "ContainerCreating" } else { "PodInitializing" };
     let waiting = |why: Option<&(String, Option<String>)>| match why {
         Some((reason, message)) => State::Waiting { reason: reason.clone(), message: message.clone() },
@@ -90,13 +93,13 @@ fn container(view: &View<'_>, draft: &Draft, container: &Container) -> Container
         Life::Absent => (waiting(why), None),
         Life::Creating(_) => (waiting(None), before),
         Life::Running { id, .. } => (State::Running { started_at: started_at(view, id) }, before),
-        Life::Ended(ended) if why.is_some() => (waiting(why), Some(ended.clone())),
+        Life::Ended(ended) if why.is_some() || again => (waiting(why), Some(ended.clone())),
         Life::Ended(ended) => (State::Terminated(ended.clone()), before),
     };
     let (started, ready) = match life {
         Life::Running { .. } if is_plain_init(view.pod, name) => (false, false),
         Life::Running { id, .. } => (probes::started(view, container, id), probes::ready(view, container, id)),
-        Life::Ended(ended) => (false, is_plain_init(view.pod, name) && restart::succeeded(ended)),
+        Life::Ended(ended) => (false, is_plain_init(view.pod, name) && restart::succeeded(ended) && !again),
         Life::Absent | Life::Creating(_) => (false, false),
     };
     ContainerStatus {
@@ -148,14 +151,13 @@ fn last_end(status: &ContainerStatus) -> Option<&Terminated> {
     }
 }
 
-/// The phase (`getPhase`). A container that waits for its next attempt counts as stopped; sidecars count only while
-/// they run.
+/// The phase (`getPhase`). A container that waits for its next attempt counts as stopped, an init container that did
+/// its work in an earlier sandbox as not yet begun; sidecars count only while they run.
 fn phase(view: &View<'_>, init: &[ContainerStatus], main: &[ContainerStatus]) -> Phase {
-    let pod = view.pod;
-    let spec = &pod.spec;
+    let spec = &view.pod.spec;
     let (mut pending_init, mut pending_sidecar, mut running) = (false, false, false);
     for (container, status) in spec.init_containers.iter().zip(init) {
-        let end = last_end(status);
+        let end = last_end(status).filter(|_| sequence::counts(view, &container.name));
         if container.is_sidecar() {
             running |= matches!(status.state, State::Running { .. });
             pending_sidecar |= end.is_none() && !status.started;
@@ -163,7 +165,7 @@ fn phase(view: &View<'_>, init: &[ContainerStatus], main: &[ContainerStatus]) ->
         }
         match end {
             Some(end) if !restart::succeeded(end) => {
-                if !restart::init_again(pod, container, end) {
+                if !sequence::init_starts_again(view, container, end) {
                     return Phase::Failed;
                 }
             }
@@ -177,13 +179,13 @@ fn phase(view: &View<'_>, init: &[ContainerStatus], main: &[ContainerStatus]) ->
             (State::Running { .. }, _) => running = true,
             (State::Waiting { .. } | State::Terminated(_), Some(end)) => {
                 stopped += 1;
-                for_good += usize::from(!restart::again(pod, container, end));
+                for_good += usize::from(!sequence::starts_again(view, container, end));
                 succeeded += usize::from(end.exit_code == 0);
             }
             (State::Waiting { .. } | State::Terminated(_), None) => waiting += 1,
         }
     }
-    let initialized = spec.containers.iter().any(|c| view.record_here(&c.name).is_some());
+    let initialized = spec.containers.iter().any(|c| sequence::counts(view, &c.name));
     if pending_init || (pending_sidecar && !initialized) || waiting > 0 {
         Phase::Pending
     } else if running || stopped != for_good {

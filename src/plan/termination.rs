@@ -45,10 +45,7 @@ pub(super) fn stop(
         return;
     }
     let Some(stop) = stop_of(seen, name, id) else {
-        let image = pod.and_then(|p| find(p, name)).and_then(|c| seen.images.get(&c.image));
-        let signal = image.and_then(|i| i.stop_signal.clone()).unwrap_or_else(|| "SIGTERM".into());
-        let grace = deadline.since(now.boot).max(MIN_GRACE);
-        if draft.act(seen, Action::Signal { id: id.clone(), container: name.into(), signal, grace }) {
+        if draft.act(seen, signal(seen, pod, (name, id), deadline, now)) {
             draft.event(false, "Killing", pod.map(|p| field_path(p, name)), message);
         }
         return;
@@ -56,7 +53,26 @@ pub(super) fn stop(
     let at = stop.killed_at.map_or_else(|| kill_at(stop, deadline), |killed| killed + KILL_AGAIN);
     if !draft.wake(at, now) {
         draft.act(seen, Action::Kill { id: id.clone(), container: name.into() });
+        return;
     }
+    // A signal that could not be sent is sent in what is left of the time, which does not begin anew.
+    if stop.killed_at.is_none() && stop.signal_again.is_some_and(|again| !draft.wake(again, now)) {
+        draft.act(seen, signal(seen, pod, (name, id), at, now));
+    }
+}
+
+/// The stop signal: the image's own, else SIGTERM.
+fn signal(
+    seen: &Observed,
+    pod: Option<&Pod>,
+    (name, id): (&str, &ContainerId),
+    deadline: BootTime,
+    now: Now,
+) -> Action {
+    let image = pod.and_then(|p| find(p, name)).and_then(|c| seen.images.get(&c.image));
+    let signal = image.and_then(|i| i.stop_signal.clone()).unwrap_or_else(|| "SIGTERM".into());
+    let grace = deadline.since(now.boot).max(MIN_GRACE);
+    Action::Signal { id: id.clone(), container: name.into(), signal, grace }
 }
 
 fn find<'a>(pod: &'a Pod, name: &str) -> Option<&'a Container> {

@@ -122,11 +122,19 @@ impl<'a> View<'a> {
         facts.volatile.status.as_deref().or(facts.durable.finished.as_deref())
     }
 
+    /// Why the container waits by the last status shown: a reason and a message.
+    pub(super) fn shown_waiting(&self, name: &str) -> Option<(&'a str, Option<&'a str>)> {
+        let status = self.shown()?;
+        let mut all = status.init_containers.iter().chain(&status.containers);
+        match &all.find(|c| c.name == name)?.state {
+            State::Waiting { reason, message } => Some((reason, message.as_deref())),
+            State::Running { .. } | State::Terminated(_) => None,
+        }
+    }
+
     /// Whether the last status shown had the container waiting for this reason.
     pub(super) fn was_waiting(&self, name: &str, reason: &str) -> bool {
-        let Some(status) = self.shown() else { return false };
-        let mut all = status.init_containers.iter().chain(&status.containers);
-        all.any(|c| c.name == name && matches!(&c.state, State::Waiting { reason: r, .. } if r == reason))
+        self.shown_waiting(name).is_some_and(|(shown, _)| shown == reason)
     }
 
     /// `name_namespace(uid)`, as upstream's messages have it.

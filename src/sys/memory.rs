@@ -14,6 +14,14 @@ pub fn plain_pages_only() -> io::Result<()> {
     rustix::thread::disable_transparent_huge_pages(true).map_err(io::Error::from)
 }
 
+/// Sets how readily the kernel ends this process when memory is short: from -1000, never, to 1000, first.
+///
+/// # Errors
+/// Of the write: less readily than now takes `CAP_SYS_RESOURCE`.
+pub fn set_oom_score_adj(score: i32) -> io::Result<()> {
+    std::fs::write("/proc/self/oom_score_adj", score.to_string())
+}
+
 /// Lets go of the pages of the program's code that are mapped now. Code that is used again is mapped again from the
 /// page cache, without reading a disk unless memory was short; code that only starting needed stays out.
 pub fn forget_code() {

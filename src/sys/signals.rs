@@ -51,9 +51,15 @@ pub fn reset_all() {
     }
 }
 
-/// The number of a signal by its name (`SIGTERM`, `TERM`, `SIGRTMIN+3`) or number, as `STOPSIGNAL` has it.
+/// The signal that `STOPSIGNAL` names; SIGTERM where it names none that there is, as the runtimes below upstream's kubelet
+/// do.
 #[must_use]
-pub fn number(text: &str) -> Option<i32> {
+pub fn stop_signal(text: &str) -> i32 {
+    number(text).unwrap_or(libc::SIGTERM)
+}
+
+/// The number of a signal by its name (`SIGTERM`, `TERM`, `SIGRTMIN+3`) or number.
+fn number(text: &str) -> Option<i32> {
     if let Ok(number) = text.parse::<i32>() {
         return (1..=64).contains(&number).then_some(number);
     }
@@ -160,7 +166,7 @@ mod tests {
 
 #[cfg(test)]
 mod names {
-    use super::number;
+    use super::{number, stop_signal};
 
     #[test]
     fn stop_signals_are_read_by_name_and_number() {
@@ -175,11 +181,13 @@ mod names {
             ("0", None),
             ("65", None),
             ("-9", None),
+            ("SIGFOO", None),
             ("SIG", None),
             ("", None),
         ];
         for (text, expected) in table {
             assert_eq!(number(text), expected, "{text:?}");
+            assert_eq!(stop_signal(text), expected.unwrap_or(15), "{text:?}");
         }
     }
 }

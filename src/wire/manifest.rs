@@ -88,7 +88,7 @@ struct Reader<'a> {
     file: &'a str,
     node: &'a NodeIdentity,
     parsed: Parsed,
-    /// The pods of the file so far, by namespace and name, and by UID.
+    /// The pods of the file so far, by namespace and name.
     names: HashSet<String>,
 }
 
@@ -147,11 +147,15 @@ impl Reader<'_> {
         self.finish(typed, source, report)
     }
 
-    /// A static pod carries the name of its node, so that the same manifest on two nodes is two pods. Its UID is the
-    /// manifest's own, or follows from the document.
+    /// A static pod carries the name of its node, so that the same manifest on two nodes is two pods. Its UID follows
+    /// from the document: one that is written there would let a file take another's pod over, and make of a change what
+    /// the pod that runs cannot become.
     fn identify(&self, metadata: &mut ObjectMeta, tree: &Node, report: &mut Report<'_>) {
-        let given = metadata.uid.take().filter(|u| !u.is_empty());
-        metadata.uid = Some(given.unwrap_or_else(|| identity::static_uid(&self.node.name, self.file, tree)));
+        if metadata.uid.as_ref().is_some_and(|uid| !uid.is_empty()) {
+            let text = "is not the pod's UID, which follows from the whole document and this only with it";
+            report.warning(&Path::root().field("metadata").field("uid"), text);
+        }
+        metadata.uid = Some(identity::static_uid(&self.node.name, self.file, tree));
         match &mut metadata.name {
             Some(name) if !name.is_empty() => {
                 name.push('-');
@@ -164,14 +168,8 @@ impl Reader<'_> {
     fn unique(&mut self, metadata: &ObjectMeta, report: &mut Report<'_>) {
         let Some(name) = metadata.name.as_deref() else { return };
         let namespace = metadata.namespace.as_deref().unwrap_or("");
-        let at = Path::root().field("metadata");
         if !self.names.insert(format!("{namespace}/{name}")) {
-            report.duplicate(&at.field("name"), format!("{namespace}/{name}"));
-            return;
-        }
-        let uid = metadata.uid.as_deref().unwrap_or("");
-        if !self.names.insert(uid.to_owned()) {
-            report.duplicate(&at.field("uid"), uid);
+            report.duplicate(&Path::root().field("metadata").field("name"), format!("{namespace}/{name}"));
         }
     }
 

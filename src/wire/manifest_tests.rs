@@ -191,8 +191,31 @@ fn a_uid_follows_the_document_and_nothing_else() {
     assert_ne!(uid(&with_spec("hostname: a\nrestartPolicy: Always")), first);
     let other_file = parse(plain.as_bytes(), "/m/other.yaml", &NodeIdentity::new("edge1"));
     assert_ne!(other_file.pods[0].uid, first);
-    let given = plain.replace("  name: web\n", "  name: web\n  uid: my-own-1\n");
-    assert_eq!(uid(&given).as_str(), "my-own-1");
+}
+
+/// One that is written in the manifest is a part of the document like any other: two files that give the same are two
+/// pods, and a change is another pod.
+#[test]
+fn a_given_uid_is_not_kept() {
+    let given = with_spec("hostname: a").replace("  name: web\n", "  name: web\n  uid: my-own-1\n");
+    let read_from = |text: &str, file: &str| {
+        let mut parsed = parse(text.as_bytes(), file, &NodeIdentity::new("edge1"));
+        let problems: Vec<String> = parsed.problems.iter().map(ToString::to_string).collect();
+        let told = format!(
+            "{file}:5: warning: metadata.uid: is not the pod's UID, which follows from the whole document and this only \
+             with it"
+        );
+        assert_eq!(problems, [told]);
+        parsed.pods.remove(0)
+    };
+    let first = read_from(&given, "/m/a.yaml");
+    assert_eq!((first.uid.as_str().len(), &first.manifest["metadata"]["uid"]), (32, &first.uid.as_str().into()));
+    let others = [
+        read_from(&given, "/m/b.yaml"),
+        read_from(&given.replace("hostname: a", "hostname: b"), "/m/a.yaml"),
+        read_from(&given.replace("my-own-1", "my-own-2"), "/m/a.yaml"),
+    ];
+    assert!(others.iter().all(|other| other.uid != first.uid));
 }
 
 #[test]
@@ -254,9 +277,6 @@ fn a_name_is_used_once_in_a_file() {
     let one = with_spec("");
     let expect = [":12: metadata.name: Duplicate value: \"default/web-edge1\""];
     assert_eq!(problems(&format!("{one}---\n{one}")), expect);
-    let same_uid = one.replace("  name: web\n", "  uid: u\n  name: web\n");
-    let other = same_uid.replace("name: web", "name: other");
-    assert_eq!(problems(&format!("{same_uid}---\n{other}")), [":13: metadata.uid: Duplicate value: \"u\""]);
 }
 
 #[test]
@@ -653,10 +673,6 @@ fn metadata_is_checked() {
     let table = [
         ("  name: ~\n", ":4: metadata.name: Required value"),
         ("  name: 5\n", ":4: metadata.name: Invalid value: 5: must be a string: write it in quotes"),
-        (
-            "  name: a\n  uid: A/B\n",
-            ":5: metadata.uid: Invalid value: \"A/B\": up to 63 of a-z, 0-9 and '-', not starting with '-'",
-        ),
         (
             "  name: a\n  annotations: {kubernetes.io/config.mirror: x}\n",
             ":5: metadata.annotations[kubernetes.io/config.mirror]: Forbidden: a manifest is never a mirror pod",

@@ -66,16 +66,16 @@ fn main() -> Outcome<()> {
         let pid = program.reports("exec")?;
         program.output()?;
         ended("exec", pid)?;
-        Cgroups::open("/")?.remove(&cgroup)?;
+        Cgroups::open()?.remove(&cgroup)?;
     }
     container.output()?;
     ended("create", first)?;
-    Ok(Cgroups::open("/")?.remove(&cgroup)?)
+    Ok(Cgroups::open()?.remove(&cgroup)?)
 }
 
 /// Writes the bundle and makes the cgroups.
 fn prepare(case: &Case, cgroup: &str) -> Outcome<PathBuf> {
-    let cgroups = Cgroups::open("/")?;
+    let cgroups = Cgroups::open()?;
     cgroups
         .create_pod("kubepods/podtest", &armlet::model::action::PodLimits { cpu_weight: 10, ..Default::default() })?;
     cgroups.create_container(cgroup)?;

@@ -13,12 +13,15 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) const PORT: u16 = 8080;
 /// The image that most pods run; the node finds it in its preload folder.
 pub(crate) const IMAGE: &str = "localhost/busybox:trixie";
-/// Small logs, so that rotation and the budget are met soon.
+/// Small logs, so that rotation and the budget are met soon, and something set aside.
 const CONFIG: &str = "\
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 containerLogMaxSize: 128Ki
 containerLogMaxFiles: 3
+systemReserved: {cpu: 100m, memory: 16Mi}
+kubeReserved: {pid: 100}
+oomScoreAdj: -997
 ---
 apiVersion: armlet.dev/v1alpha1
 kind: NodeConfiguration

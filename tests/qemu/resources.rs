@@ -98,6 +98,23 @@ containers:
     assert_eq!(values("/sys/fs/cgroup/kubepods/besteffort", ["cpu.weight"]), ["1"]);
 }
 
+/// `kubepods` is held to what the node has without what is reserved (`node_container_manager_linux.go`), and the agent is
+/// as hard to end as it was asked to be.
+#[test]
+fn all_pods_together_get_what_is_not_reserved() {
+    let (node, _agent) = crate::node::node();
+    let number = |script: &str| node.ok(script).trim().parse::<u64>().unwrap();
+    let memory = number("awk '/MemTotal/ { print $2 * 1024 }' /proc/meminfo");
+    let pids = number("cat /proc/sys/kernel/pid_max").min(number("cat /proc/sys/kernel/threads-max"));
+    let shares = (number("nproc") * 1000 - 100) * 1024 / 1000;
+    let kubepods = |file: &str| number(&format!("cat /sys/fs/cgroup/kubepods/{file}"));
+    assert_eq!(kubepods("memory.max"), memory - (16 << 20));
+    assert_eq!(kubepods("pids.max"), pids - 100);
+    assert_eq!(kubepods("cpu.weight"), 1 + (shares - 2) * 9999 / 262_142);
+    let agent = node.ok("cat /proc/$(head -n 1 /sys/fs/cgroup/armlet/agent/cgroup.procs)/oom_score_adj");
+    assert_eq!(agent.trim(), "-997");
+}
+
 /// "OOMKilled reported": all processes of the container go, and it says so.
 #[test]
 fn a_program_that_eats_memory_is_reported_as_such() {

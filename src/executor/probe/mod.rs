@@ -54,8 +54,9 @@ pub(super) async fn perform(rooms: &Arc<Rooms>, id: ContainerId, probe: Probe, a
         },
     };
     match result {
-        ProbeResult::Success(message) | ProbeResult::Warning(message) => Outcome::Probed { success: true, message },
-        ProbeResult::Failure(message) => Outcome::Probed { success: false, message },
+        ProbeResult::Success(message) => Outcome::Probed { success: true, warning: false, message },
+        ProbeResult::Warning(message) => Outcome::Probed { success: true, warning: true, message },
+        ProbeResult::Failure(message) => Outcome::Probed { success: false, warning: false, message },
         ProbeResult::Unknown(message) => failed("ProbeErrored", message),
     }
 }

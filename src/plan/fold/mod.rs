@@ -91,9 +91,8 @@ pub fn status(facts: &mut Facts, status: &PodStatus) -> Changes {
         changes.volatile = true;
     }
     let ended = matches!(status.phase, Phase::Succeeded | Phase::Failed);
-    // A pod that is removed has no tomorrow that would need to know.
-    let removed = facts.volatile.stop.as_ref().is_some_and(|s| s.cause == StopCause::Removed);
-    if ended && !removed && facts.durable.finished.is_none() {
+    let end = facts.volatile.stop.as_ref().is_none_or(|stop| stop.cause.is_end());
+    if ended && end && facts.durable.finished.is_none() {
         facts.durable.finished = Some(Box::new(PodStatus { terminating: false, ..status.clone() }));
         (changes.durable, changes.commit_first) = (true, true);
     }

@@ -1,12 +1,12 @@
 //! What came of an action taken over into the facts.
 
 use super::Changes;
-use crate::model::Millis;
 use crate::model::action::{Action, ActionKey, Failure, Outcome, ProbeKind, StartPlan};
 use crate::model::observed::{Attached, ContainerStop, Facts, Retry, StopCause, TornDown, VolumeFact};
 use crate::model::pod::{Container, Pod, RestartPolicy};
 use crate::model::supervise::ContainerState;
 use crate::model::time::Now;
+use crate::model::{ContainerId, Millis};
 use crate::plan::images;
 use crate::plan::probes;
 use crate::plan::restart::{self, ERROR_DELAY, go_duration};
@@ -17,6 +17,9 @@ const MOUNT_DELAYS: (Millis, Millis) = (Millis(500), Millis::from_secs(122));
 
 /// The first delay after a failed step of the teardown and its longest.
 const TEARDOWN_DELAYS: (Millis, Millis) = (Millis(500), Millis::from_secs(60));
+
+/// How long a stop signal that could not be sent waits for its next try.
+const SIGNAL_AGAIN: Millis = Millis::from_secs(1);
 
 /// Takes over what came of an action. The action is no longer under way.
 pub fn outcome(facts: &mut Facts, pod: Option<&Pod>, action: &Action, outcome: &Outcome, now: Now) -> Changes {
@@ -31,14 +34,7 @@ pub fn outcome(facts: &mut Facts, pod: Option<&Pod>, action: &Action, outcome: &
         }
         Action::StartContainer(plan) => started(facts, pod, plan, outcome, now, &mut changes),
         Action::Signal { id, container, grace, .. } => {
-            if *outcome != Outcome::Cancelled {
-                let restart = facts.volatile.stop.is_none() && pod.is_some_and(|p| restarts(facts, p, container));
-                let deadline = now.boot + *grace;
-                let id = id.clone();
-                let stop = ContainerStop { id, signalled_at: now.boot, deadline, restart, killed_at: None };
-                facts.volatile.containers.entry(container.clone()).or_default().stop = Some(stop);
-                changes.volatile = true;
-            }
+            signalled(facts, pod, (id, container, *grace), outcome, now, &mut changes);
         }
         Action::Kill { id, container } => killed(facts, id, container, now, &mut changes),
         Action::Probe { .. } => probed(facts, pod, action, outcome, &mut changes),
@@ -217,6 +213,38 @@ fn started(facts: &mut Facts, pod: Option<&Pod>, plan: &StartPlan, outcome: &Out
     }
 }
 
+/// A stop signal was sent, or could not be: the time that the container has left runs all the same.
+fn signalled(
+    facts: &mut Facts,
+    pod: Option<&Pod>,
+    (id, container, grace): (&ContainerId, &str, Millis),
+    outcome: &Outcome,
+    now: Now,
+    changes: &mut Changes,
+) {
+    if *outcome == Outcome::Cancelled {
+        return;
+    }
+    let signal_again = (*outcome != Outcome::Done).then(|| now.boot + SIGNAL_AGAIN);
+    let restart = facts.volatile.stop.is_none() && pod.is_some_and(|p| restarts(facts, p, container));
+    let fact = facts.volatile.containers.entry(container.to_owned()).or_default();
+    match fact.stop.as_mut().filter(|stop| stop.id == *id) {
+        Some(stop) => {
+            stop.signal_again = signal_again;
+            stop.deadline = stop.deadline.min(now.boot + grace);
+            if signal_again.is_none() {
+                stop.signalled_at = now.boot;
+            }
+        }
+        None => {
+            let (id, deadline) = (id.clone(), now.boot + grace);
+            let (signalled_at, killed_at) = (now.boot, None);
+            fact.stop = Some(ContainerStop { id, signalled_at, signal_again, deadline, restart, killed_at });
+        }
+    }
+    changes.volatile = true;
+}
+
 /// Whether a container that is stopped for its own sake is to start again.
 fn restarts(facts: &Facts, pod: &Pod, name: &str) -> bool {
     let Some(container) = by_name(pod, name) else { return false };
@@ -224,13 +252,15 @@ fn restarts(facts: &Facts, pod: &Pod, name: &str) -> bool {
     changed || restart::policy(pod, container) != RestartPolicy::Never
 }
 
-fn killed(facts: &mut Facts, id: &crate::model::ContainerId, container: &str, now: Now, changes: &mut Changes) {
+fn killed(facts: &mut Facts, id: &ContainerId, container: &str, now: Now, changes: &mut Changes) {
     let fact = facts.volatile.containers.entry(container.to_owned()).or_default();
     match fact.stop.as_mut().filter(|s| s.id == *id) {
         Some(stop) => stop.killed_at = Some(now.boot),
         None => {
             let (id, at) = (id.clone(), now.boot);
-            fact.stop = Some(ContainerStop { id, signalled_at: at, deadline: at, restart: false, killed_at: Some(at) });
+            let (signal_again, restart) = (None, false);
+            let killed_at = Some(at);
+            fact.stop = Some(ContainerStop { id, signalled_at: at, signal_again, deadline: at, restart, killed_at });
         }
     }
     changes.volatile = true;
@@ -246,17 +276,22 @@ fn probed(facts: &mut Facts, pod: Option<&Pod>, action: &Action, outcome: &Outco
     let path = pod.map(|p| field_path(p, container));
     let success = match outcome {
         Outcome::Cancelled => return,
-        Outcome::Probed { success, message } => {
+        Outcome::Probed { success, warning, message } => {
             if !success {
                 changes.event(true, "Unhealthy", path, format!("{word} probe failed: {message}"));
+            } else if *warning {
+                changes.event(true, "ProbeWarning", path, format!("{word} probe warning: {message}"));
             }
-            Some(*success)
+            *success
         }
         other => {
-            let message = failure(other).message;
-            let text = format!("{word} probe errored and resulted in unknown state: {message}");
-            changes.event(true, "Unhealthy", path, text);
-            None
+            let fact = facts.volatile.containers.entry(container.clone()).or_default();
+            if probes::errored(fact, *kind, id, *due) {
+                let message = failure(other).message;
+                let text = format!("{word} probe errored and resulted in unknown state: {message}");
+                changes.event(true, "Unhealthy", path, text);
+            }
+            return;
         }
     };
     let fact = facts.volatile.containers.entry(container.clone()).or_default();

@@ -2,7 +2,7 @@
 
 use super::Changes;
 use crate::model::BootTime;
-use crate::model::observed::{ContainerFact, ContainerSeen, Observed, Record, TornDown};
+use crate::model::observed::{ContainerFact, ContainerSeen, Observed, Record, StopCause, TornDown};
 use crate::model::pod::{Container, Pod};
 use crate::model::status::Terminated;
 use crate::model::supervise::{ContainerEntry, ContainerState, Exit};
@@ -34,6 +34,8 @@ pub fn table(observed: &mut Observed, now: Now) -> Changes {
 
 fn take_over(observed: &mut Observed, pod: &Pod, container: &Container, now: Now, changes: &mut Changes) {
     let name = &container.name;
+    let shutdown = observed.facts.volatile.stop.as_ref().filter(|stop| stop.cause == StopCause::Shutdown);
+    let shutdown = shutdown.map(|stop| stop.since);
     let newest = observed.containers.iter().filter(|c| c.entry.name == *name).max_by_key(|c| c.entry.attempt).cloned();
     if let Some(seen) = &newest {
         begin(observed, container, &seen.entry, now, changes);
@@ -56,7 +58,8 @@ fn take_over(observed: &mut Observed, pod: &Pod, container: &Container, now: Now
     let Some((ended, at)) = ended else { return };
     changes.durable = true;
     changes.volatile = true;
-    changes.commit_first |= for_good(pod, container, &ended);
+    record.interrupted = shutdown.is_some_and(|since| at >= since);
+    changes.commit_first |= !record.interrupted && for_good(pod, container, &ended);
     record.ended = Some(ended);
     fact(observed, name).finished_at = Some(at);
 }
@@ -82,6 +85,7 @@ fn begin(observed: &mut Observed, container: &Container, entry: &ContainerEntry,
         image: container.image.clone(),
         image_id: observed.images.get(&container.image).map(|i| i.digest.clone()).unwrap_or_default(),
         ended: None,
+        interrupted: false,
         before,
     };
     observed.facts.durable.containers.insert(name.clone(), record);

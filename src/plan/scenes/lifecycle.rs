@@ -269,3 +269,76 @@ fn a_pod_waits_for_the_nodes_network_unless_it_uses_the_nodes_own() {
     assert_eq!(scene.go(), ["sandbox 0", "start app#0"]);
     assert_eq!(scene.plan.status.pod_ips, scene.seen.node.host_ips);
 }
+
+/// A stop for the container's own sake is no end of the pod, even when the program answers it with success.
+#[test]
+fn a_restart_because_of_a_probe_is_no_end() {
+    let mut pod = pod("p", &["app"]);
+    pod.spec.restart_policy = RestartPolicy::OnFailure;
+    pod.spec.containers[0].liveness = Some(probe(5, 1));
+    let mut scene = Scene::new(pod);
+    failing_probe(&mut scene, ProbeKind::Liveness, "app");
+    scene.go();
+    answer(&mut scene, ProbeKind::Liveness, "app", false);
+    assert_eq!(scene.go(), ["SIGTERM app 30000ms"]);
+    scene.exit("app", 0);
+    assert_eq!(scene.go()[..2], ["remove app", "start app#1"]);
+    assert_eq!(scene.phase(), Phase::Running);
+    assert!(scene.seen.facts.durable.finished.is_none());
+}
+
+#[test]
+fn a_back_off_that_is_over_is_told_until_the_container_is_there() {
+    let mut scene = Scene::new(pod("p", &["app", "other"]));
+    scene.go();
+    for name in ["app", "other"] {
+        scene.exit(name, 1);
+        scene.go();
+        scene.exit(name, 1);
+        scene.go();
+        assert_eq!(scene.tell(name), "Waiting CrashLoopBackOff 1");
+    }
+    scene.reasons();
+    scene.pass(10_000);
+    scene.hang.insert("start app#2".into());
+    assert_eq!(scene.go(), ["start app#2"]);
+    for name in ["app", "other"] {
+        assert_eq!(scene.tell(name), "Waiting CrashLoopBackOff 1", "{name}");
+        assert!(scene.message(name).starts_with("back-off 10s restarting failed container="), "{name}");
+    }
+    scene.finish("start app#2");
+    assert_eq!(scene.go(), ["start other#2"]);
+    assert_eq!(scene.tell("app"), "Running 2 started ready");
+    assert!(!scene.reasons().contains(&"BackOff".to_owned()), "it was told before");
+    scene.exit("app", 1);
+    scene.go();
+    assert!(scene.reasons().contains(&"BackOff".to_owned()), "this one is another");
+}
+
+/// Up to three tries for one moment of the schedule (`maxProbeRetries`); one that warns counts as a success.
+#[test]
+fn a_probe_that_goes_wrong_itself_is_tried_again_at_once() {
+    let mut pod = pod("p", &["app"]);
+    pod.spec.containers[0].readiness = Some(probe(10, 1));
+    let mut scene = Scene::new(pod);
+    scene.fail.insert("Readiness app".into(), "ProbeErrored");
+    let probes = |done: Vec<String>| done.iter().filter(|d| *d == "Readiness app").count();
+    assert_eq!(probes(scene.go()), 3);
+    let told: Vec<_> = scene.events.drain(..).filter(|e| e.reason == "Unhealthy").map(|e| e.message).collect();
+    assert_eq!(told, ["Readiness probe errored and resulted in unknown state: it broke"]);
+    assert_eq!(scene.tell("app"), "Running 0 started");
+    assert_eq!(scene.plan.wake_at, Some(scene.now.boot + Millis(10_000)));
+    scene.fail.clear();
+    scene.hang.insert("Readiness app".into());
+    scene.pass(10_000);
+    assert_eq!(probes(scene.go()), 1);
+    let action = scene.hanging.remove(0);
+    scene.seen.in_flight.clear();
+    let outcome = Outcome::Probed { success: true, warning: true, message: "Probe terminated redirects".into() };
+    answered(&mut scene, &action, &outcome);
+    scene.go();
+    assert_eq!(scene.tell("app"), "Running 0 started ready");
+    let warning = scene.events.iter().find(|e| e.reason == "ProbeWarning").unwrap();
+    assert!(warning.warning);
+    assert_eq!(warning.message, "Readiness probe warning: Probe terminated redirects");
+}

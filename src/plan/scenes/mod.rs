@@ -190,7 +190,7 @@ impl Scene {
                 self.exit(container, 137);
                 Outcome::Done
             }
-            Action::Probe { .. } => Outcome::Probed { success: true, message: String::new() },
+            Action::Probe { .. } => Outcome::Probed { success: true, warning: false, message: String::new() },
             Action::RemoveContainer { id, .. } => {
                 self.seen.containers.retain(|c| c.entry.id != *id);
                 Outcome::Done
@@ -312,8 +312,13 @@ fn answer(scene: &mut Scene, kind: ProbeKind, name: &str, success: bool) {
     let at = scene.hanging.iter().position(|a| label(a) == wanted).unwrap();
     let action = scene.hanging.remove(at);
     scene.seen.in_flight.retain(|f| f.key != action.key());
-    let outcome = Outcome::Probed { success, message: "refused".into() };
+    let outcome = Outcome::Probed { success, warning: false, message: "refused".into() };
+    answered(scene, &action, &outcome);
+}
+
+/// Hands in what came of an action.
+fn answered(scene: &mut Scene, action: &Action, outcome: &Outcome) {
     let pod = scene.seen.pod.clone();
-    let changes = fold::outcome(&mut scene.seen.facts, pod.as_deref(), &action, &outcome, scene.now);
+    let changes = fold::outcome(&mut scene.seen.facts, pod.as_deref(), action, outcome, scene.now);
     scene.events.extend(changes.events);
 }

@@ -1,6 +1,6 @@
 //! What a reboot, a lost supervisor or a lost commit leaves.
 
-use super::testing::{container, pod};
+use super::testing::{container, pod, sidecar};
 use super::*;
 use crate::model::pod::RestartPolicy;
 
@@ -18,6 +18,7 @@ fn pods_that_are_to_run_come_back_and_count_on() {
     assert_eq!(scene.tell("app"), "ContainerStatusUnknown 137 0");
     scene.exit("setup", 0);
     assert_eq!(scene.go(), ["remove setup", "start app#1"]);
+    assert_eq!(scene.conditions()[1], "Initialized=true");
     assert_eq!(scene.tell("app"), "Running 1 started ready");
     let last = scene.container("app").last_state.clone().unwrap();
     assert_eq!((last.exit_code, last.reason.as_str()), (137, "ContainerStatusUnknown"));
@@ -137,4 +138,127 @@ fn a_lost_record_is_taken_over_again_without_counting_twice() {
     assert!(scene.go().is_empty());
     assert_eq!(scene.seen.facts.volatile.containers["app"].back_off, delay);
     assert_eq!(scene.tell("app"), "Running 1 started ready");
+}
+
+/// What init containers did before the reboot is to be done again: until then the pod is as far as a new one.
+#[test]
+fn after_a_reboot_no_init_container_has_done_its_work() {
+    let mut pod = pod("p", &["app"]);
+    pod.spec.init_containers = vec![container("setup"), sidecar("side"), container("migrate")];
+    let mut scene = Scene::new(pod);
+    scene.go();
+    for init in ["setup", "migrate"] {
+        scene.exit(init, 0);
+        scene.go();
+    }
+    assert_eq!((scene.phase(), scene.tell("app").as_str()), (Phase::Running, "Running 0 started ready"));
+    scene.reboot();
+    let not_yet = |scene: &Scene, names: &str| {
+        assert_eq!(scene.phase(), Phase::Pending);
+        assert_eq!(scene.conditions()[1], "Initialized=false ContainersNotInitialized");
+        let message = scene.plan.status.conditions[1].message.clone().unwrap();
+        assert_eq!(message, format!("containers with incomplete status: [{names}]"));
+    };
+    scene.look();
+    not_yet(&scene, "setup side migrate");
+    assert_eq!(scene.tell("setup"), "Waiting PodInitializing 0");
+    let last = scene.container("setup").last_state.clone().unwrap();
+    assert_eq!((last.exit_code, last.reason.as_str()), (0, "Completed"));
+    scene.hang.insert("attach 1".into());
+    scene.go();
+    not_yet(&scene, "setup side migrate");
+    scene.finish("attach 1");
+    scene.go();
+    not_yet(&scene, "setup side migrate");
+    assert_eq!(scene.tell("setup"), "Running 1");
+    scene.exit("setup", 0);
+    scene.go();
+    not_yet(&scene, "migrate");
+    scene.exit("migrate", 0);
+    scene.go();
+    assert_eq!((scene.phase(), scene.tell("migrate").as_str()), (Phase::Running, "Completed 0 1 ready"));
+}
+
+fn shut_down(scene: &mut Scene) {
+    let pod = scene.seen.pod.clone();
+    let _ = fold::stop(&mut scene.seen.facts, pod.as_deref(), StopCause::Shutdown, None, scene.now);
+}
+
+/// However the program answers the stop signal: it did not end, it was ended.
+#[test]
+fn what_a_shutdown_stops_comes_back() {
+    for policy in [RestartPolicy::Never, RestartPolicy::OnFailure, RestartPolicy::Always] {
+        for code in [0, 143] {
+            let mut pod = pod("p", &["once", "server"]);
+            pod.spec.restart_policy = policy;
+            let mut scene = Scene::new(pod);
+            scene.go();
+            scene.exit("once", 0);
+            scene.go();
+            scene.pass(100);
+            shut_down(&mut scene);
+            let signal =
+                if policy == RestartPolicy::Always { "SIGTERM once 30000ms" } else { "SIGTERM server 30000ms" };
+            assert_eq!(scene.go()[0], signal);
+            scene.pass(100);
+            scene.exit("once", code);
+            scene.exit("server", code);
+            scene.go();
+            assert_eq!(scene.phase(), Phase::Running, "{policy:?} {code}");
+            assert!(scene.plan.status.terminating && scene.seen.facts.durable.finished.is_none());
+            assert!(scene.seen.facts.durable.address.is_none() || !scene.plan.gone);
+            scene.reboot();
+            let mut done = scene.go();
+            done.retain(|d| d.starts_with("start"));
+            let (again, once) = match policy {
+                RestartPolicy::Always => (vec!["start once#2", "start server#1"], "Running 2 started ready"),
+                RestartPolicy::OnFailure | RestartPolicy::Never => (vec!["start server#1"], "Completed 0 0"),
+            };
+            assert_eq!(done, again, "{policy:?} {code}");
+            assert_eq!((scene.phase(), scene.tell("once").as_str()), (Phase::Running, once), "{policy:?} {code}");
+        }
+    }
+}
+
+#[test]
+fn what_had_ended_before_a_shutdown_stays_ended() {
+    for (policy, code, phase) in [
+        (RestartPolicy::Never, 3, Phase::Failed),
+        (RestartPolicy::Never, 0, Phase::Succeeded),
+        (RestartPolicy::OnFailure, 0, Phase::Succeeded),
+    ] {
+        let mut pod = pod("p", &["once"]);
+        pod.spec.restart_policy = policy;
+        pod.spec.init_containers = vec![sidecar("side")];
+        let mut scene = Scene::new(pod);
+        scene.go();
+        scene.exit("once", code);
+        // The shutdown comes before the agent has seen the end.
+        scene.pass(1);
+        shut_down(&mut scene);
+        scene.go();
+        scene.exit("side", 0);
+        scene.go();
+        assert!(scene.seen.facts.durable.finished.is_none(), "the next boot finds out");
+        scene.reboot();
+        assert!(!scene.go().iter().any(|d| d.starts_with("start") || d.starts_with("sandbox")));
+        assert_eq!(scene.phase(), phase);
+        assert!(scene.seen.facts.durable.finished.is_some());
+    }
+}
+
+#[test]
+fn an_init_container_that_a_shutdown_stops_has_not_failed() {
+    let mut pod = pod("p", &["app"]);
+    pod.spec.restart_policy = RestartPolicy::Never;
+    pod.spec.init_containers = vec![container("setup")];
+    let mut scene = Scene::new(pod);
+    scene.go();
+    shut_down(&mut scene);
+    scene.go();
+    scene.exit("setup", 143);
+    scene.go();
+    assert_eq!(scene.phase(), Phase::Pending);
+    scene.reboot();
+    assert_eq!(scene.go(), ["sandbox 1", "attach 1", "start setup#1"]);
 }

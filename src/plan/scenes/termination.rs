@@ -146,3 +146,43 @@ fn an_evicted_pod_has_failed() {
     assert_eq!((scene.phase(), scene.plan.status.reason.as_deref()), (Phase::Failed, Some("Evicted")));
     assert!(scene.seen.facts.durable.finished.is_some() && !scene.plan.gone);
 }
+
+/// The time that a container has left does not begin anew with each try.
+#[test]
+fn a_stop_signal_that_could_not_be_sent_is_tried_again_in_time() {
+    let mut scene = Scene::new(pod("p", &["a"]));
+    scene.go();
+    scene.reasons();
+    scene.fail.insert("SIGTERM a 5000ms".into(), "System");
+    scene.stop(Some(5));
+    assert_eq!(scene.go(), ["SIGTERM a 5000ms"]);
+    assert_eq!(scene.plan.wake_at, Some(scene.now.boot + Millis(1000)));
+    scene.fail.insert("SIGTERM a 4000ms".into(), "System");
+    scene.pass(1000);
+    assert_eq!(scene.go(), ["SIGTERM a 4000ms"]);
+    scene.pass(1000);
+    assert_eq!(scene.go(), ["SIGTERM a 3000ms"]);
+    assert_eq!(scene.plan.wake_at, Some(scene.now.boot + Millis(3000)), "sent at last");
+    scene.pass(2999);
+    assert!(scene.go().is_empty());
+    scene.pass(1);
+    assert_eq!(scene.go()[0], "kill a");
+    assert_eq!(scene.reasons(), ["Killing"], "told once");
+}
+
+#[test]
+fn a_stop_signal_that_can_never_be_sent_does_not_put_the_kill_off() {
+    let mut scene = Scene::new(pod("p", &["a"]));
+    scene.go();
+    for grace in [3000, 2000] {
+        scene.fail.insert(format!("SIGTERM a {grace}ms"), "System");
+    }
+    scene.stop(Some(3));
+    assert_eq!(scene.go(), ["SIGTERM a 3000ms"]);
+    for _ in 0..2 {
+        scene.pass(1000);
+        assert_eq!(scene.go(), ["SIGTERM a 2000ms"], "never less than the least grace");
+    }
+    scene.pass(1000);
+    assert_eq!(scene.go()[0], "kill a");
+}

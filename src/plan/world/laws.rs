@@ -99,7 +99,7 @@ fn may_start(world: &World, name: &str, id: &ContainerId, attempt: u32) {
 fn may_start_again(world: &World, name: &str) {
     let Some(record) = world.facts.durable.containers.get(name) else { return };
     let stop = world.facts.volatile.containers.get(name).and_then(|f| f.stop.as_ref());
-    let ours = stop.is_some_and(|s| s.id == record.id && s.restart);
+    let ours = stop.is_some_and(|s| s.id == record.id && s.restart) || record.interrupted;
     let spec = &world.pod.spec;
     let code = record.ended.as_ref().map(|e| e.exit_code);
     let of = |c: &Container| c.restart_policy.unwrap_or(spec.restart_policy);
@@ -112,7 +112,7 @@ fn may_start_again(world: &World, name: &str) {
         assert!(!over, "{name} had ended for good with {code:?}");
     }
     if let Some(init) = spec.init_containers.iter().find(|c| c.name == name && !c.is_sidecar()) {
-        let failed_for_good = of(init) == RestartPolicy::Never && code != Some(0);
+        let failed_for_good = of(init) == RestartPolicy::Never && code != Some(0) && !record.interrupted;
         let done = code == Some(0) && begun_here(world, init);
         assert!(!failed_for_good && !done, "{name} had ended for good with {code:?}");
     }
@@ -248,6 +248,46 @@ fn running_converges(seed: u64) {
     }
 }
 
+/// What only the node's shutdown ended runs again after it, what had ended for good before does not.
+fn shutdown_is_no_end(seed: u64) {
+    let mut world = storm(seed, 40);
+    if world.gone || world.facts.volatile.stop.is_some() || world.facts.durable.finished.is_some() {
+        return;
+    }
+    world.weather = CALM;
+    world.turn();
+    let (boots, spec) = (world.boots, world.pod.spec.clone());
+    let of = |c: &Container| c.restart_policy.unwrap_or(spec.restart_policy);
+    let before = world.facts.durable.containers.clone();
+    let code = |name: &str| before.get(name).and_then(|record| Some(record.ended.as_ref()?.exit_code));
+    world.stop(StopCause::Shutdown, None);
+    for _ in 0..500 {
+        if world.boots > boots {
+            break;
+        }
+        world.turn();
+        if !world.advance() {
+            world.pass(Millis::from_secs(5));
+        }
+    }
+    assert!(world.boots > boots, "the node does not go down: {:#?}\n{:#?}", world.plan, world.observe());
+    settle(&mut world);
+    let context = || format!("before: {before:#?}\n{:#?}\n{:#?}", world.plan, world.observe());
+    let dead = spec.init_containers.iter().filter(|c| !c.is_sidecar() && of(c) == RestartPolicy::Never);
+    if dead.map(|c| code(&c.name)).any(|code| code.is_some_and(|code| code != 0)) {
+        return;
+    }
+    for container in &spec.containers {
+        let code = code(&container.name);
+        let over = match of(container) {
+            RestartPolicy::Always => false,
+            RestartPolicy::OnFailure => code == Some(0),
+            RestartPolicy::Never => code.is_some(),
+        };
+        assert!(over || world.live(&container.name), "{} does not run: {}", container.name, context());
+    }
+}
+
 /// Runs worlds for a share of them that a change cannot avoid for long, or for `ARMLET_CAMPAIGN_SECONDS`.
 fn campaign(name: &str, worlds: u64, run: fn(u64)) {
     let secs = std::env::var("ARMLET_CAMPAIGN_SECONDS").ok().and_then(|s| s.parse().ok());
@@ -270,6 +310,11 @@ fn a_removed_pod_leaves_nothing() {
 #[test]
 fn a_pod_left_alone_comes_to_rest() {
     campaign("running", 60, running_converges);
+}
+
+#[test]
+fn a_shutdown_ends_nothing_for_good() {
+    campaign("shutdown", 60, shutdown_is_no_end);
 }
 
 /// Any part of one world put into another still gives a plan.

@@ -163,8 +163,12 @@ impl World {
         }
     }
 
-    /// One turn of the agent's loop.
+    /// One turn of the agent's loop. A node that goes down starts again once nothing is left to stop or to store.
     fn turn(&mut self) {
+        let down = self.facts.volatile.stop.as_ref().is_some_and(|stop| stop.cause == StopCause::Shutdown);
+        if down && !self.any_live() && self.work.is_empty() && self.untaken() == 0 && self.commits.is_empty() {
+            self.reboot();
+        }
         let mut observed = self.observe();
         let changes = fold::table(&mut observed, self.now);
         self.facts = observed.facts.clone();
@@ -314,7 +318,8 @@ impl World {
                 Outcome::Done
             }
             Action::Probe { .. } => {
-                Outcome::Probed { success: !self.random.percent(self.weather.ends_badly / 2), message: "said".into() }
+                let success = !self.random.percent(self.weather.ends_badly / 2);
+                Outcome::Probed { success, warning: false, message: "said".into() }
             }
             Action::RemoveContainer { id, .. } => {
                 self.containers.retain(|e| e.id != *id);
@@ -390,7 +395,7 @@ impl World {
     fn signal(&mut self, id: &ContainerId) -> Outcome {
         if self.containers.iter().any(|e| e.id == *id) && self.random.percent(70) {
             let end = self.now.boot + Millis(self.random.below(4000));
-            self.ends.insert(id.clone(), (end, 143));
+            self.ends.insert(id.clone(), (end, self.random.pick(&[0, 143])));
         }
         Outcome::Done
     }
@@ -406,8 +411,10 @@ impl World {
             3 => self.reboot(),
             4 => {
                 let grace = self.random.percent(50).then(|| Millis(self.random.below(20_000)));
-                if self.random.percent(30) {
-                    self.stop(StopCause::Removed, grace);
+                match self.random.below(6) {
+                    0 | 1 => self.stop(StopCause::Removed, grace),
+                    2 => self.stop(StopCause::Shutdown, None),
+                    _ => {}
                 }
             }
             5 => {
@@ -481,6 +488,18 @@ impl World {
     fn live(&self, name: &str) -> bool {
         let alive = |e: &ContainerEntry| matches!(e.state, ContainerState::Creating | ContainerState::Running { .. });
         self.containers.iter().any(|e| e.name == name && alive(e))
+    }
+
+    fn any_live(&self) -> bool {
+        self.containers.iter().any(|e| self.live(&e.name))
+    }
+
+    /// How many ends the agent has not taken over yet.
+    fn untaken(&self) -> usize {
+        let known = |e: &&ContainerEntry| {
+            self.facts.durable.containers.get(&e.name).is_some_and(|r| r.id != e.id || r.ended.is_some())
+        };
+        self.containers.iter().filter(|e| !known(e)).count()
     }
 
     fn under_way(&self, key: &ActionKey) -> bool {

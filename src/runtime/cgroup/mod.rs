@@ -9,7 +9,7 @@ mod stats;
 pub use stats::{CpuStats, GroupStats, MemoryStats, Pressure, parse_stats};
 
 use crate::model::PodUid;
-use crate::model::action::PodLimits;
+use crate::model::action::{NodeLimits, PodLimits};
 use crate::runtime::spec::kernel_page_size;
 use cgroups_rs::fs::cpu::CpuController;
 use cgroups_rs::fs::hierarchies::V2;
@@ -23,6 +23,9 @@ use std::path::{Path, PathBuf};
 
 /// Where cgroup v2 is mounted.
 const MOUNT: &str = "/sys/fs/cgroup";
+
+/// The group of all pods.
+const PODS: &str = "kubepods";
 
 /// What pods are accounted and limited by, where the kernel has it.
 const CONTROLLERS: [&str; 6] = ["cpu", "cpuset", "memory", "hugetlb", "pids", "io"];
@@ -75,28 +78,24 @@ pub enum CgroupError {
 /// The node's groups.
 #[derive(Debug, Clone)]
 pub struct Cgroups {
-    /// The group of all pods.
-    kubepods: String,
     /// Those of [`CONTROLLERS`] that the kernel has.
     controllers: Vec<String>,
 }
 
 impl Cgroups {
-    /// Makes the groups `kubepods`, `kubepods/burstable` and `kubepods/besteffort` below `root` (`/` or a group's
-    /// name), with the controllers enabled from the top down.
+    /// Makes the groups `kubepods`, `kubepods/burstable` and `kubepods/besteffort`, with the controllers enabled from the
+    /// top down.
     ///
     /// # Errors
     /// [`CgroupError::NotMounted`] without cgroup v2, else what went wrong with a group.
-    pub fn open(root: &str) -> Result<Self, CgroupError> {
+    pub fn open() -> Result<Self, CgroupError> {
         let available = std::fs::read_to_string(Path::new(MOUNT).join("cgroup.controllers"));
         let available = available.map_err(CgroupError::NotMounted)?;
         let controllers: Vec<String> =
             available.split_whitespace().filter(|name| CONTROLLERS.contains(name)).map(str::to_owned).collect();
-        let root = root.trim_matches('/');
-        let kubepods = if root.is_empty() { "kubepods".to_owned() } else { format!("{root}/kubepods") };
-        let groups = Self { kubepods, controllers };
+        let groups = Self { controllers };
         for class in ["burstable", "besteffort"] {
-            let group = format!("{}/{class}", groups.kubepods);
+            let group = format!("{PODS}/{class}");
             groups.make(&group)?;
             groups.enable_below(&group)?;
         }
@@ -128,11 +127,22 @@ impl Cgroups {
     /// [`CgroupError`].
     pub fn set_qos_weights(&self, burstable: u64, besteffort: u64) -> Result<(), CgroupError> {
         for (class, weight) in [("burstable", burstable), ("besteffort", besteffort)] {
-            let name = format!("{}/{class}", self.kubepods);
+            let name = format!("{PODS}/{class}");
             let group = Cgroup::load(Box::new(V2::new()), &name);
             set_weight(&group, &name, weight)?;
         }
         Ok(())
+    }
+
+    /// Sets what all pods together may take. What one controller cannot keep does not keep the others from it.
+    ///
+    /// # Errors
+    /// [`CgroupError`]: the first limit that cannot be kept.
+    pub fn limit_all(&self, limits: &NodeLimits) -> Result<(), CgroupError> {
+        let group = Cgroup::load(Box::new(V2::new()), PODS);
+        let weight = set_weight(&group, PODS, limits.cpu_weight);
+        let memory = set_memory(&group, PODS, limits.memory_max);
+        weight.and(memory).and(set_pids(&group, PODS, limits.pids_max))
     }
 
     /// Makes a pod's group and sets its values; what is there already is set again.
@@ -151,14 +161,10 @@ impl Cgroups {
             cpu.set_cfs_quota_and_period(Some(quota), Some(max.period)).map_err(failed("set cpu.max of"))?;
         }
         if let Some(bytes) = limits.memory_max {
-            let memory: &MemController = group.controller_of().ok_or_else(|| missing("memory"))?;
-            let max = Some(MaxValue::Value(i64::try_from(bytes).unwrap_or(i64::MAX)));
-            memory.set_mem(SetMemory { max, ..SetMemory::default() }).map_err(failed("set memory.max of"))?;
+            set_memory(&group, cgroup, bytes)?;
         }
         if let Some(count) = limits.pids_max {
-            let pids: &PidController = group.controller_of().ok_or_else(|| missing("pids"))?;
-            let max = MaxValue::Value(i64::try_from(count).unwrap_or(i64::MAX));
-            pids.set_pid_max(max).map_err(failed("set pids.max of"))?;
+            set_pids(&group, cgroup, count)?;
         }
         for (size, bytes) in &limits.hugetlb {
             let pages: &HugeTlbController = group.controller_of().ok_or_else(|| missing("hugetlb"))?;
@@ -197,7 +203,7 @@ impl Cgroups {
     #[must_use]
     pub fn pod_groups(&self, uid: &PodUid) -> Vec<String> {
         ["", "burstable/", "besteffort/"]
-            .map(|class| format!("{}/{class}pod{uid}", self.kubepods))
+            .map(|class| format!("{PODS}/{class}pod{uid}"))
             .into_iter()
             .filter(|group| path(group).is_dir())
             .collect()
@@ -257,6 +263,28 @@ fn set_weight(group: &Cgroup, name: &str, weight: u64) -> Result<(), CgroupError
     let Some(cpu) = group.controller_of::<CpuController>() else { return Ok(()) };
     cpu.set_shares(weight).map_err(|source| CgroupError::Library {
         operation: "set cpu.weight of",
+        cgroup: name.to_owned(),
+        source,
+    })
+}
+
+fn set_memory(group: &Cgroup, name: &str, bytes: u64) -> Result<(), CgroupError> {
+    let missing = || CgroupError::NoController { cgroup: name.to_owned(), controller: "memory" };
+    let memory: &MemController = group.controller_of().ok_or_else(missing)?;
+    let max = Some(MaxValue::Value(i64::try_from(bytes).unwrap_or(i64::MAX)));
+    memory.set_mem(SetMemory { max, ..SetMemory::default() }).map_err(|source| CgroupError::Library {
+        operation: "set memory.max of",
+        cgroup: name.to_owned(),
+        source,
+    })
+}
+
+fn set_pids(group: &Cgroup, name: &str, count: u64) -> Result<(), CgroupError> {
+    let missing = || CgroupError::NoController { cgroup: name.to_owned(), controller: "pids" };
+    let pids: &PidController = group.controller_of().ok_or_else(missing)?;
+    let max = MaxValue::Value(i64::try_from(count).unwrap_or(i64::MAX));
+    pids.set_pid_max(max).map_err(|source| CgroupError::Library {
+        operation: "set pids.max of",
         cgroup: name.to_owned(),
         source,
     })

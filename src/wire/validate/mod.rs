@@ -42,9 +42,6 @@ fn object_meta(metadata: &ObjectMeta, path: &Path, report: &mut Report<'_>) {
     if let Some(namespace) = &metadata.namespace {
         report.form(&path.field("namespace"), namespace, names::dns_label(namespace));
     }
-    if let Some(Err(error)) = metadata.uid.as_deref().map(crate::model::PodUid::new) {
-        report.invalid(&path.field("uid"), &error.text, error.why);
-    }
     let parts = [&metadata.name, &metadata.namespace, &metadata.uid];
     let log_folder: usize = parts.iter().map(|t| t.as_ref().map_or(0, String::len)).sum();
     if log_folder > MAX_LOG_FOLDER {

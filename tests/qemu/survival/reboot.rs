@@ -58,13 +58,16 @@ fn manifests() -> Vec<(&'static str, String)> {
     // It takes its time to end: a sidecar that is told to end together with it is faster.
     let slow = "trap 'usleep 1500000; echo main >>/notes/order; exit 0' TERM; while :; do usleep 100000; done";
     let twice = "echo start >>/notes/well; [ $(wc -l </notes/well) = 2 ]";
+    // Both answer the shutdown's signal with success, which is no end: they have to come back.
+    let keep = "restartPolicy: OnFailure, terminationGracePeriodSeconds: 30,";
+    let order = format!("{keep} {sidecar}");
     vec![
-        ("keep", pod("keep", "terminationGracePeriodSeconds: 30,", "", &counting("keep"))),
+        ("keep", pod("keep", keep, "", &counting("keep"))),
         (
             "stubborn",
             pod("stubborn", "terminationGracePeriodSeconds: 3,", "", "trap '' TERM; while :; do usleep 100000; done"),
         ),
-        ("order", pod("order", &format!("terminationGracePeriodSeconds: 30, {sidecar}"), "", slow)),
+        ("order", pod("order", &order, "", slow)),
         ("crash", pod("crash", "", "", "exit 1")),
         ("well", pod("well", "restartPolicy: OnFailure,", "", twice)),
         ("ill", pod("ill", "restartPolicy: Never,", "", "echo start >>/notes/ill; exit 3")),
