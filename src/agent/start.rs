@@ -119,7 +119,8 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
         powering_off: false,
     };
     looping.arrivals = looping.slots.values().map(|slot| slot.arrival).max().unwrap_or(0);
-    let files = super::manifests::watch(Path::new(&looping.rooms.config.static_pod_path))?;
+    let folder = Path::new(&looping.rooms.config.static_pod_path);
+    let files = super::manifests::watch(folder, looping.desired.files())?;
     tokio::spawn(pass_on(files, looping.inputs.clone(), Input::Manifests));
     looping.run(from).await;
     Ok(())
