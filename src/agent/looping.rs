@@ -19,7 +19,7 @@ use crate::plan::{self, Grants};
 use crate::runtime::client::Heard;
 use crate::sys::clock;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -104,6 +104,7 @@ impl Looping {
         }
         true
     }
+            Input::Addresses(addresses) => self.take_addresses(addresses),
 
     fn take_manifests(&mut self, event: super::manifests::ManifestEvent) {
         self.desired.take(event);
@@ -116,6 +117,14 @@ impl Looping {
             Heard::Table { sandboxes, containers } => self.take_table(sandboxes, containers),
             Heard::Lost => tracing::warn!("the connection to the supervisor is lost; it is made anew"),
             Heard::Notice(notice) => self.take_notice(notice),
+    fn take_addresses(&mut self, addresses: Vec<IpAddr>) {
+        if self.node.host_ips != addresses {
+            tracing::info!(?addresses, "the node's addresses changed");
+            self.node.host_ips = addresses;
+            self.dirty.extend(self.slots.keys().cloned());
+        }
+    }
+
         }
     }
 

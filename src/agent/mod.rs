@@ -10,6 +10,7 @@
 //! the supervisor's table (what runs), and the manifests (what is wanted).
 
 mod boot;
+mod addresses;
 mod commands;
 mod desired;
 mod images;
