@@ -7,15 +7,17 @@ use crate::store::{PutError, Store};
 use crate::sys::log::chain;
 use std::sync::Arc;
 use std::sync::mpsc::{self as blocking, RecvTimeoutError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// The way to the store. Dropping it ends the thread after its last commit.
+/// The way to the store.
 #[derive(Debug)]
 pub(super) struct Journal {
     store: Arc<Store>,
     kick: blocking::Sender<u64>,
     number: u64,
+    thread: JoinHandle<()>,
 }
 
 impl Journal {
@@ -27,8 +29,22 @@ impl Journal {
         let (kick, kicks) = blocking::channel();
         let at = Arc::clone(&store);
         let thread = std::thread::Builder::new().name("journal".into()).stack_size(512 * 1024);
-        thread.spawn(move || commit_all(&at, &kicks, &tell))?;
-        Ok(Self { store, kick, number: 0 })
+        let thread = thread.spawn(move || commit_all(&at, &kicks, &tell))?;
+        Ok(Self { store, kick, number: 0, thread })
+    }
+
+    /// Ends the thread after its last commit, and waits for that. Whoever cannot wait for a card that stalls kills the
+    /// agent.
+    pub(super) fn finish(self) {
+        drop(self.kick);
+        if self.thread.join().is_err() {
+            tracing::error!("the journal's thread panicked: its last commit may be missing");
+        }
+    }
+
+    /// The number of the newest commit that was asked for.
+    pub(super) const fn newest(&self) -> u64 {
+        self.number
     }
 
     /// Keeps a pod's facts. Returns the number of the commit to wait for.
@@ -108,8 +124,8 @@ mod tests {
         let (tell, mut told) = mpsc::unbounded_channel();
         let journal = Journal::start(Arc::new(open().store), tell).unwrap();
         assert!(matches!(told.recv().await, Some(Input::Committed { number: 0, degraded: None })));
-        drop(journal);
-        // The thread lets go of the store, and so of the database's lock, when the channel closes.
+        journal.finish();
+        // The thread lets go of the store, and so of the database's lock.
         assert!(told.recv().await.is_none());
 
         // The file is damaged now: only a database that was filled again still knows the pod.
@@ -117,5 +133,27 @@ mod tests {
         let again = open();
         assert!(again.complete, "{:?}", again.problems);
         assert_eq!(again.store.pod(&uid).map(|fact| fact.bytes.to_vec()), Some(b"kept".to_vec()));
+    }
+
+    #[tokio::test]
+    async fn what_was_kept_last_is_on_the_disk_when_it_has_finished() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Store::open(dir.path(), &|_: &Path| Ok(true));
+        let uid = PodUid::new("p").unwrap();
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let mut journal = Journal::start(Arc::new(open().store), tell).unwrap();
+        let mut number = 0;
+        for round in 0..20_u8 {
+            number = journal.pod(&uid, vec![round]);
+        }
+        assert_eq!(journal.newest(), number);
+        journal.finish();
+        let mut committed = 0;
+        while let Some(input) = told.recv().await {
+            let Input::Committed { number, .. } = input else { panic!("{input:?}") };
+            committed = number;
+        }
+        assert_eq!(committed, number);
+        assert_eq!(open().store.pod(&uid).map(|fact| fact.bytes.to_vec()), Some(vec![19]));
     }
 }
