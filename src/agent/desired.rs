@@ -38,7 +38,7 @@ impl Desired {
         Self { node, files: BTreeMap::new(), wanted, clashes: Vec::new(), ready: false }
     }
 
-    /// Whether the folder was read at least once: before that nobody is unwanted.
+    /// Whether the folder was looked at: before that nobody is unwanted.
     pub(super) const fn ready(&self) -> bool {
         self.ready
     }
@@ -46,7 +46,8 @@ impl Desired {
     /// Takes over what the folder holds now. Only files whose content changed are parsed.
     pub(super) fn take(&mut self, event: ManifestEvent) {
         let ManifestEvent::Files(contents) = event else {
-            tracing::warn!("the manifest folder is not there; it is waited for");
+            tracing::warn!("the manifest folder is not there; it is waited for, and the pods from before go on");
+            self.ready = true;
             return;
         };
         let mut before = std::mem::take(&mut self.files);
@@ -66,7 +67,10 @@ impl Desired {
             FileContent::Unreadable(why) => {
                 tracing::error!("{path}: {why}");
                 let problems = vec![format!("{path}: {why}")];
-                return Read { content, pods: FilePods { pods: Vec::new(), refused: true }, problems };
+                return Read { content, pods: FilePods { pods: Vec::new(), incomplete: true }, problems };
+            }
+            FileContent::Unread => {
+                return Read { content, pods: FilePods { pods: Vec::new(), incomplete: true }, problems: Vec::new() };
             }
         };
         let parsed = wire::parse(&bytes, path, &self.node);
@@ -91,8 +95,13 @@ impl Desired {
                 }
             }
         }
-        let refused = !problems.is_empty();
-        Read { content, pods: FilePods { pods, refused }, problems }
+        let incomplete = !problems.is_empty();
+        Read { content, pods: FilePods { pods, incomplete }, problems }
+    }
+
+    /// The files that want pods.
+    pub(super) fn files(&self) -> Vec<String> {
+        self.wanted.keys().cloned().collect()
     }
 
     /// The pods that are wanted, in lexical order of their files.
@@ -104,7 +113,7 @@ impl Desired {
     pub(super) fn refused(&self) -> Vec<RefusedManifest> {
         let mut refused: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for (path, read) in &self.files {
-            if read.pods.refused {
+            if !read.problems.is_empty() {
                 refused.entry(path).or_default().extend(read.problems.iter().cloned());
             }
         }
@@ -141,5 +150,45 @@ mod tests {
         let refused = desired.refused();
         let problem = &refused[0].problems[0];
         assert!(problem.starts_with("/m/a.yaml: pod default/large-edge1 is too large: "), "{problem}");
+    }
+
+    const POD: &[u8] = b"{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: a, image: b}]}}";
+    const FILE: &str = "/m/web.yaml";
+
+    fn files(content: FileContent) -> ManifestEvent {
+        ManifestEvent::Files([(FILE.to_owned(), content)].into())
+    }
+
+    /// What an agent knows that begins while pod `web` runs.
+    fn adopted() -> Desired {
+        let node = || NodeIdentity::new("node".to_owned());
+        let mut before = Desired::new(node(), std::iter::empty());
+        before.take(files(FileContent::Bytes(POD.into())));
+        assert_eq!(before.pods().len(), 1, "{:?}", before.refused());
+        Desired::new(node(), before.pods().into_iter())
+    }
+
+    #[test]
+    fn a_missing_folder_lets_the_pods_from_before_go_on() {
+        let mut desired = adopted();
+        assert!(!desired.ready());
+        desired.take(ManifestEvent::FolderMissing);
+        assert!(desired.ready());
+        assert_eq!(desired.pods().len(), 1);
+        desired.take(ManifestEvent::Files(BTreeMap::new()));
+        assert!(desired.pods().is_empty());
+    }
+
+    #[test]
+    fn a_file_that_is_not_read_yet_keeps_its_pods_and_is_not_refused() {
+        let mut desired = adopted();
+        assert_eq!(desired.files(), [FILE]);
+        desired.take(files(FileContent::Unread));
+        assert_eq!(desired.pods().len(), 1);
+        assert!(desired.refused().is_empty());
+        desired.take(files(FileContent::Unreadable("no".to_owned())));
+        assert_eq!((desired.pods().len(), desired.refused().len()), (1, 1));
+        desired.take(files(FileContent::Bytes(b"".as_slice().into())));
+        assert!(desired.pods().is_empty() && desired.refused().is_empty());
     }
 }

@@ -5,6 +5,7 @@ use crate::model::action::{ActionKey, Outcome};
 use crate::model::{ContainerId, PodUid};
 use crate::runtime::client::Heard;
 use crate::server::Command;
+use std::net::IpAddr;
 
 /// One thing that wakes the loop.
 #[derive(Debug)]
@@ -33,8 +34,10 @@ pub(super) enum Input {
     },
     /// A deadline has come.
     LookAtDue,
-    /// The set of images, or the node's addresses, may have changed.
+    /// The set of images may have changed.
     LookAtAll,
+    /// The node's addresses as they are now, the primary one first.
+    Addresses(Vec<IpAddr>),
     /// Somebody asks for something over the API.
     Command(Command),
     /// The agent itself is to end; containers go on.

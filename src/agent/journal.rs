@@ -8,10 +8,11 @@ use crate::sys::log::chain;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{self as blocking, RecvTimeoutError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// The way to the store. Dropping it ends the thread after its last commit.
+/// The way to the store.
 #[derive(Debug)]
 pub(super) struct Journal {
     store: Arc<Store>,
@@ -19,6 +20,7 @@ pub(super) struct Journal {
     number: u64,
     /// Why the store did not take the newest value of a fact, by the fact's name: it is in the loop's memory only.
     refused: BTreeMap<String, String>,
+    thread: JoinHandle<()>,
 }
 
 /// What the thread is told.
@@ -39,8 +41,22 @@ impl Journal {
         let (kick, kicks) = blocking::channel();
         let at = Arc::clone(&store);
         let thread = std::thread::Builder::new().name("journal".into()).stack_size(512 * 1024);
-        thread.spawn(move || commit_all(&at, &kicks, &tell))?;
-        Ok(Self { store, kick, number: 0, refused: BTreeMap::new() })
+        let thread = thread.spawn(move || commit_all(&at, &kicks, &tell))?;
+        Ok(Self { store, kick, number: 0, refused: BTreeMap::new(), thread })
+    }
+
+    /// Ends the thread after its last commit, and waits for that. Whoever cannot wait for a card that stalls kills the
+    /// agent.
+    pub(super) fn finish(self) {
+        drop(self.kick);
+        if self.thread.join().is_err() {
+            tracing::error!("the journal's thread panicked: its last commit may be missing");
+        }
+    }
+
+    /// The number of the newest commit that was asked for.
+    pub(super) const fn newest(&self) -> u64 {
+        self.number
     }
 
     /// Keeps a pod's facts. Returns the number of the commit to wait for.
@@ -51,9 +67,8 @@ impl Journal {
 
     /// Keeps a pod's facts with the next commit that something else asks for, or when nothing does for a while.
     pub(super) fn pod_later(&mut self, uid: &PodUid, bytes: Vec<u8>) {
-        if let Err(error) = self.store.put_pod(uid, bytes) {
-            tracing::error!("{}", chain(&error));
-        }
+        let put = self.store.put_pod(uid, bytes);
+        self.note(uid.as_str(), put);
         // The thread ends only after this sender is gone.
         let _ = self.kick.send(Kick::Later);
     }
@@ -76,9 +91,17 @@ impl Journal {
         (!all.is_empty()).then(|| all.join("; "))
     }
 
+    fn changed(&mut self, name: &str, put: Result<u64, PutError>) -> u64 {
+        self.note(name, put);
+        self.number += 1;
+        // The thread ends only after this sender is gone.
+        let _ = self.kick.send(Kick::Now(self.number));
+        self.number
+    }
+
     /// A fact that the store does not take holds no status back for ever, like one that the disk does not: what it says
     /// is lost with the agent, and the node says so.
-    fn changed(&mut self, name: &str, put: Result<u64, PutError>) -> u64 {
+    fn note(&mut self, name: &str, put: Result<u64, PutError>) {
         match put {
             Ok(_) => {
                 self.refused.remove(name);
@@ -89,10 +112,6 @@ impl Journal {
                 self.refused.insert(name.to_owned(), text);
             }
         }
-        self.number += 1;
-        // The thread ends only after this sender is gone.
-        let _ = self.kick.send(Kick::Now(self.number));
-        self.number
     }
 }
 
@@ -200,8 +219,8 @@ mod tests {
         let (tell, mut told) = mpsc::unbounded_channel();
         let journal = Journal::start(Arc::new(open().store), tell).unwrap();
         assert!(matches!(told.recv().await, Some(Input::Committed { number: 0, degraded: None })));
-        drop(journal);
-        // The thread lets go of the store, and so of the database's lock, when the channel closes.
+        journal.finish();
+        // The thread lets go of the store, and so of the database's lock.
         assert!(told.recv().await.is_none());
 
         // The file is damaged now: only a database that was filled again still knows the pod.
@@ -209,5 +228,27 @@ mod tests {
         let again = open();
         assert!(again.complete, "{:?}", again.problems);
         assert_eq!(again.store.pod(&uid).map(|fact| fact.bytes.to_vec()), Some(b"kept".to_vec()));
+    }
+
+    #[tokio::test]
+    async fn what_was_kept_last_is_on_the_disk_when_it_has_finished() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Store::open(dir.path(), &|_: &Path| Ok(true));
+        let uid = PodUid::new("p").unwrap();
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let mut journal = Journal::start(Arc::new(open().store), tell).unwrap();
+        let mut number = 0;
+        for round in 0..20_u8 {
+            number = journal.pod(&uid, vec![round]);
+        }
+        assert_eq!(journal.newest(), number);
+        journal.finish();
+        let mut committed = 0;
+        while let Some(input) = told.recv().await {
+            let Input::Committed { number, .. } = input else { panic!("{input:?}") };
+            committed = number;
+        }
+        assert_eq!(committed, number);
+        assert_eq!(open().store.pod(&uid).map(|fact| fact.bytes.to_vec()), Some(vec![19]));
     }
 }

@@ -12,14 +12,14 @@ use super::slot::Slot;
 use crate::executor::Rooms;
 use crate::model::action::{Action, Outcome};
 use crate::model::observed::{Capacity, NodeFacts};
-use crate::model::supervise::{ContainerEntry, ContainerState, Notice, SandboxEntry};
+use crate::model::supervise::{ContainerEntry, Notice, SandboxEntry};
 use crate::model::{BootTime, ContainerId, PodUid};
 use crate::observe;
 use crate::plan::{self, Grants};
 use crate::runtime::client::Heard;
 use crate::sys::clock;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -56,8 +56,13 @@ pub(super) struct Looping {
 }
 
 impl Looping {
-    /// Runs until told to stop.
-    pub(super) async fn run(mut self, mut from: mpsc::UnboundedReceiver<Input>) {
+    /// Runs until told to stop. What the store was given by then is on the disk.
+    pub(super) async fn run(mut self, from: mpsc::UnboundedReceiver<Input>) {
+        self.turn(from).await;
+        self.journal.finish();
+    }
+
+    async fn turn(&mut self, mut from: mpsc::UnboundedReceiver<Input>) {
         loop {
             self.settle();
             let input = match self.next_wake() {
@@ -99,6 +104,7 @@ impl Looping {
             }
             Input::LookAtDue => {}
             Input::LookAtAll => self.dirty.extend(self.slots.keys().cloned()),
+            Input::Addresses(addresses) => self.take_addresses(addresses),
             Input::Command(command) => super::commands::answer(&self.rooms, command, self.inputs.clone()),
             Input::Stop => return false,
         }
@@ -109,6 +115,14 @@ impl Looping {
         self.desired.take(event);
         self.publisher.refused(self.desired.refused());
         self.node_dirty = true;
+    }
+
+    fn take_addresses(&mut self, addresses: Vec<IpAddr>) {
+        if self.node.host_ips != addresses {
+            tracing::info!(?addresses, "the node's addresses changed");
+            self.node.host_ips = addresses;
+            self.dirty.extend(self.slots.keys().cloned());
+        }
     }
 
     fn take_heard(&mut self, heard: Heard) {
@@ -134,16 +148,18 @@ impl Looping {
         }
     }
 
-    /// Takes a container's state over. An ended attempt's pod is looked at once the termination message was read,
-    /// which happens elsewhere: a card may stall.
+    /// Takes a container's state over. The plan sees an attempt's end once the termination message was read, which
+    /// happens elsewhere: a card may stall.
     fn see_container(&mut self, entry: ContainerEntry) {
         let slot = self.slots.entry(entry.pod.clone()).or_default();
-        let ended = matches!(entry.state, ContainerState::Exited(_) | ContainerState::StartFailed { .. });
-        if ended && !slot.messages.contains_key(&entry.id) && slot.awaiting.insert(entry.id.clone()) {
+        // Without a pod there is no policy by which to read.
+        if let Some(pod) = slot.pod.clone()
+            && slot.words.are_wanted(&entry, slot.facts.durable.containers.get(&entry.name))
+        {
             let (rooms, tell) = (Arc::clone(&self.rooms), self.inputs.clone());
-            let (pod, entry) = (slot.pod.clone(), entry.clone());
+            let entry = entry.clone();
             tokio::spawn(async move {
-                let message = observe::termination_message(&rooms.config, pod.as_deref(), &entry).await;
+                let message = observe::termination_message(&rooms.config, &pod, &entry).await;
                 // When the loop has ended the next agent reads it again.
                 let _ = tell.send(Input::Message { pod: entry.pod, id: entry.id, message });
             });
@@ -159,6 +175,9 @@ impl Looping {
         for entry in containers {
             self.see_container(entry);
         }
+        for slot in self.slots.values_mut() {
+            slot.words.keep(|id| self.mirror.get(id).is_some());
+        }
         self.dirty.extend(self.slots.keys().cloned());
         self.table_seen = true;
         self.node_dirty = true;
@@ -166,8 +185,7 @@ impl Looping {
 
     fn take_message(&mut self, pod: &PodUid, id: ContainerId, message: Option<String>) {
         if let Some(slot) = self.slots.get_mut(pod) {
-            slot.awaiting.remove(&id);
-            slot.messages.insert(id, message);
+            slot.words.arrive(id, message);
             self.dirty.insert(pod.clone());
         }
     }
@@ -180,7 +198,10 @@ impl Looping {
             Outcome::Container { entry } => self.see_container(entry.clone()),
             Outcome::Done => match &action {
                 Action::DestroySandbox { .. } => self.mirror.drop_sandbox(&ended.uid),
-                Action::RemoveContainer { id, .. } => self.mirror.drop_container(id),
+                Action::RemoveContainer { id, .. } => {
+                    self.mirror.drop_container(id);
+                    slot.words.keep(|kept| kept != id);
+                }
                 _ => {}
             },
             Outcome::Failed(failure) => {

@@ -1,6 +1,5 @@
 //! The supervisor's table as the agent last heard it.
 
-use crate::model::observed::ContainerSeen;
 use crate::model::supervise::{ContainerEntry, ContainerState, SandboxEntry};
 use crate::model::{ContainerId, PodUid};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,16 +55,9 @@ impl Mirror {
         self.containers.get(id)
     }
 
-    /// A pod's containers, with their messages.
-    pub(super) fn containers_of(
-        &self,
-        pod: &PodUid,
-        messages: &BTreeMap<ContainerId, Option<String>>,
-    ) -> Vec<ContainerSeen> {
-        let of_pod = self.containers.values().filter(|c| c.pod == *pod);
-        let seen =
-            |c: &ContainerEntry| ContainerSeen { entry: c.clone(), message: messages.get(&c.id).cloned().flatten() };
-        of_pod.map(seen).collect()
+    /// A pod's containers.
+    pub(super) fn containers_of(&self, pod: &PodUid) -> Vec<&ContainerEntry> {
+        self.containers.values().filter(|c| c.pod == *pod).collect()
     }
 
     /// Whether no container is being made or runs.

@@ -2,13 +2,15 @@
 //!
 //! - `looping`: what can wake the loop, and what each does to the loop's state.
 //! - `pass`: one pass: the node plan, then each pod that may have changed.
-//! - `slot`, `mirror`, `desired`: the loop's state: pods, the supervisor's table, what the manifests want.
+//! - `slot`, `words`, `mirror`, `desired`: the loop's state: pods, what their containers said last, the supervisor's
+//!   table, what the manifests want.
 //! - `journal`: durable facts on their way to the store. `publish`: the picture that the server shows.
-//! - [`manifests`]: the folder of static pods. `commands`, `images`: what the API asks for.
+//! - [`manifests`]: the folder of static pods. `addresses`: the node's own. `commands`, `images`: what the API asks for.
 //!
 //! The agent may be killed at any moment. It finds its way back from three places: the store (what pods there were),
 //! the supervisor's table (what runs), and the manifests (what is wanted).
 
+mod addresses;
 mod boot;
 mod commands;
 mod desired;
@@ -22,6 +24,7 @@ mod pass;
 mod publish;
 mod slot;
 mod start;
+mod words;
 
 pub use boot::boot;
 pub use start::{AgentError, run};

@@ -2,10 +2,11 @@
 
 use super::input::{Ended, Input};
 use super::looping::Looping;
+use super::mirror::Mirror;
 use super::slot::{Flight, Slot};
 use crate::executor;
 use crate::model::action::{Action, ActionKey, Outcome};
-use crate::model::observed::{ContainerSeen, Observed, StopCause};
+use crate::model::observed::{Observed, StopCause};
 use crate::model::pod::Pod;
 use crate::model::supervise::ContainerState;
 use crate::model::time::Now;
@@ -177,9 +178,6 @@ impl Looping {
     /// Looks at one pod: observe, plan, start and cancel, publish, arm.
     fn look(&mut self, uid: &PodUid, now: Now) {
         let Some(slot) = self.slots.get_mut(uid) else { return };
-        if !slot.awaiting.is_empty() {
-            return;
-        }
         let waiting = Grants { admission: Admission::Waiting { message: String::new() }, address: None };
         let grants = self.grants.get(uid).cloned().unwrap_or(waiting);
         let images = slot.pod.as_deref().map(|pod| executor::images_of(&self.rooms, pod)).unwrap_or_default();
@@ -187,7 +185,7 @@ impl Looping {
             uid: uid.clone(),
             pod: slot.pod.clone(),
             sandbox: self.mirror.sandbox_of(uid).cloned(),
-            containers: self.mirror.containers_of(uid, &slot.messages),
+            containers: slot.words.seen(&self.mirror.containers_of(uid)),
             images,
             in_flight: slot.in_flight(),
             facts: std::mem::take(&mut slot.facts),
@@ -231,8 +229,7 @@ impl Looping {
         }
         slot.hold_until = 0;
         if let Some(pod) = slot.pod.clone() {
-            let seen = self.mirror.containers_of(uid, &slot.messages);
-            let attempts = attempts(slot, &pod, &self.node.pod_logs_dir, &seen);
+            let attempts = attempts(slot, &pod, &self.node.pod_logs_dir, &self.mirror);
             self.publisher.pod(uid, PodView { pod, status: plan.status, attempts });
         }
     }
@@ -284,10 +281,13 @@ impl Looping {
         }
     }
 
-    /// On the way down: once no container is left, process 1 may end the node.
+    /// On the way down: once no container is left and how each ended is on the disk, process 1 may end the node. It does
+    /// so by itself when that takes too long.
     fn power_off_when_quiet(&mut self) {
         let Some(reboot) = self.shutdown else { return };
-        if !self.powering_off && self.mirror.quiet() && self.slots.values().all(|slot| slot.flights.is_empty()) {
+        let done = |slot: &Slot| slot.flights.is_empty() && !slot.words.are_awaited();
+        let stored = self.journal.newest() <= self.committed;
+        if !self.powering_off && stored && self.mirror.quiet() && self.slots.values().all(done) {
             self.powering_off = true;
             let rooms = Arc::clone(&self.rooms);
             tokio::spawn(async move { executor::power_off(&rooms, reboot).await });
@@ -319,7 +319,7 @@ fn summary(slot: &Slot) -> Option<(u64, PodSummary)> {
 }
 
 /// The attempts that people can ask about: of each container the newest and the one before, whose log is kept.
-fn attempts(slot: &Slot, pod: &Pod, logs: &str, seen: &[ContainerSeen]) -> Vec<Attempt> {
+fn attempts(slot: &Slot, pod: &Pod, logs: &str, mirror: &Mirror) -> Vec<Attempt> {
     let mut attempts = Vec::new();
     for (name, record) in &slot.facts.durable.containers {
         let path = |attempt| plan::log_path(logs, pod, name, attempt);
@@ -328,7 +328,7 @@ fn attempts(slot: &Slot, pod: &Pod, logs: &str, seen: &[ContainerSeen]) -> Vec<A
             let (container, log_path) = (name.clone(), path(attempt));
             attempts.push(Attempt { container, id, attempt, log_path, cgroup: String::new(), pid: None });
         }
-        let entry = seen.iter().map(|seen| &seen.entry).find(|entry| entry.id == record.id);
+        let entry = mirror.get(&record.id);
         let pid = entry.and_then(|entry| match &entry.state {
             ContainerState::Running { pid, .. } => Some(*pid),
             ContainerState::Creating | ContainerState::Exited(_) | ContainerState::StartFailed { .. } => None,

@@ -1,13 +1,14 @@
 //! One pod as the loop holds it.
 
+use super::words::LastWords;
+use crate::model::BootTime;
 use crate::model::action::{Action, ActionKey};
 use crate::model::observed::{Durable, Facts, InFlight};
 use crate::model::pod::Pod;
-use crate::model::{BootTime, ContainerId};
 use crate::store::MAX_FACT;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::task::AbortHandle;
 
@@ -25,9 +26,7 @@ pub(super) struct Slot {
     /// Actions under way.
     pub(super) flights: BTreeMap<ActionKey, Flight>,
     /// Termination messages of ended attempts.
-    pub(super) messages: BTreeMap<ContainerId, Option<String>>,
-    /// Ended attempts whose message is still being read: the pod is not looked at before.
-    pub(super) awaiting: BTreeSet<ContainerId>,
+    pub(super) words: LastWords,
     /// When to look again.
     pub(super) wake_at: Option<BootTime>,
     /// The journal's commit that holds all of `facts.durable`.

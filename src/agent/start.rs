@@ -50,6 +50,9 @@ pub enum AgentError {
     /// The API's socket could not be opened.
     #[error("open the API")]
     Server(#[from] server::ServerError),
+    /// The node's addresses cannot be followed.
+    #[error("follow the node's addresses")]
+    Addresses(#[from] super::addresses::FollowError),
     /// The manifest folder cannot be watched.
     #[error("watch the manifests")]
     Manifests(#[from] super::manifests::WatchError),
@@ -101,7 +104,7 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
     identity.allowed_unsafe_sysctls.clone_from(&rooms.config.allowed_unsafe_sysctls);
     let desired = Desired::new(identity, running);
     let mut looping = Looping {
-        node: observe::node_facts(&rooms.config, rooms.host_ips())?,
+        node: observe::node_facts(&rooms.config, super::addresses::follow(inputs.clone())?)?,
         capacity: observe::capacity(&rooms.config)?,
         slots,
         mirror: Mirror::default(),
@@ -126,7 +129,8 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
     };
     let arrivals = looping.slots.values().map(|slot| slot.arrival).chain(last_address.map(|last| last.arrivals));
     looping.arrivals = arrivals.max().unwrap_or(0);
-    let files = super::manifests::watch(Path::new(&looping.rooms.config.static_pod_path))?;
+    let folder = Path::new(&looping.rooms.config.static_pod_path);
+    let files = super::manifests::watch(folder, looping.desired.files())?;
     tokio::spawn(pass_on(files, looping.inputs.clone(), Input::Manifests));
     looping.run(from).await;
     Ok(())

@@ -90,12 +90,6 @@ impl Rooms {
     pub fn pod_log_dir(&self, pod: &Pod) -> PathBuf {
         Path::new(&self.config.pod_logs_dir).join(format!("{}_{}_{}", pod.namespace, pod.name, pod.uid))
     }
-
-    /// The node's addresses as they are now.
-    #[must_use]
-    pub fn host_ips(&self) -> Vec<IpAddr> {
-        crate::network::node_addresses().unwrap_or_default()
-    }
 }
 
 /// The first address of a range: the bridge's own, and the pods' gateway.

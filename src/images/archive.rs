@@ -17,6 +17,10 @@ pub(super) const MAX_JSON: u64 = 4 << 20;
 /// All JSON members of one archive together.
 const MAX_ALL_JSON: u64 = 32 << 20;
 const MAX_MEMBERS: usize = 100_000;
+/// The longest name and link target, as Linux has it.
+const MAX_PATH: usize = 4095;
+/// The names and link targets of all members of one archive together: clients give each blob about 80 bytes.
+const MAX_ALL_NAMES: usize = 8 << 20;
 
 /// An opened image source.
 #[derive(Debug)]
@@ -248,11 +252,16 @@ fn list(path: &Path, compressed: bool) -> Result<BTreeMap<String, Member>, Impor
     let broken = |source| ImportError::Archive { path: path.to_owned(), source };
     let mut reader = open_archive(path, compressed)?;
     let mut members = BTreeMap::new();
+    let refused = |why| ImportError::Form { path: path.to_owned(), why };
     let mut kept = 0_u64;
+    let mut names = 0_usize;
     while let Some(entry) = reader.next().map_err(broken)? {
+        if entry.path.len() > MAX_PATH || entry.link.len() > MAX_PATH {
+            return Err(refused("the name or the link target of a member is longer than 4095 bytes"));
+        }
         let name = member_name(&entry);
         if members.len() >= MAX_MEMBERS {
-            return Err(ImportError::Form { path: path.to_owned(), why: "it has more than 100000 members" });
+            return Err(refused("it has more than 100000 members"));
         }
         let member = match entry.kind {
             Kind::File => content(&mut reader, &entry).map_err(broken)?,
@@ -263,7 +272,12 @@ fn list(path: &Path, compressed: bool) -> Result<BTreeMap<String, Member>, Impor
             kept = kept.saturating_add(bytes.len() as u64);
         }
         if kept > MAX_ALL_JSON {
-            return Err(ImportError::Form { path: path.to_owned(), why: "its JSON members take more than 32 MiB" });
+            return Err(refused("its JSON members take more than 32 MiB"));
+        }
+        let target = if let Member::Link(target) = &member { target.len() } else { 0 };
+        names = names.saturating_add(name.len()).saturating_add(target);
+        if names > MAX_ALL_NAMES {
+            return Err(refused("the names of its members take more than 8 MiB"));
         }
         members.entry(name).or_insert(member);
     }

@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 
 /// Kept free on the disk whatever an image asks for: a node without space cannot even store its facts.
 const RESERVE: u64 = 32 << 20;
+/// The same of inodes: pods make folders, logs and facts.
+const RESERVE_INODES: u64 = 4096;
 /// More files than this has no image.
 const MAX_ENTRIES: u64 = 1 << 20;
 
@@ -161,7 +163,7 @@ fn make_empty(path: &Path) -> Result<(), ImportError> {
 
 fn limits(folder: &Path) -> Result<Limits, ImportError> {
     let (bytes, inodes) = beneath::free_space(folder).map_err(write_error("ask the free space of", folder))?;
-    Ok(Limits { bytes: bytes.saturating_sub(RESERVE), entries: inodes.min(MAX_ENTRIES) })
+    Ok(Limits { bytes: bytes.saturating_sub(RESERVE), entries: inodes.saturating_sub(RESERVE_INODES).min(MAX_ENTRIES) })
 }
 
 enum LayerError {

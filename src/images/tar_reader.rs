@@ -11,6 +11,8 @@ const BLOCK: usize = 512;
 const MAX_NAME: u64 = 64 << 10;
 /// A PAX header; an extended attribute's value is at most 64 KiB.
 const MAX_PAX: u64 = 1 << 20;
+/// All extension headers before one entry: writers make one of a kind.
+const MAX_EXTENSIONS: u64 = MAX_PAX + 2 * MAX_NAME;
 
 /// Why an archive cannot be read on.
 #[derive(Debug, thiserror::Error)]
@@ -102,6 +104,7 @@ impl<R: Input> TarReader<R> {
     pub(super) fn next(&mut self) -> Result<Option<Entry>, TarError> {
         let mut extension = Extension::default();
         let mut extended = false;
+        let mut extensions = 0_u64;
         loop {
             let Some(header) = self.header()? else {
                 let whole =
@@ -109,7 +112,8 @@ impl<R: Input> TarReader<R> {
                 return whole;
             };
             let size = header_number(&header.as_old().size, header.entry_size(), "a size is not a number")?;
-            match header.entry_type().as_byte() {
+            let kind = header.entry_type().as_byte();
+            match kind {
                 b'L' => extension.path = Some(self.name(size)?),
                 b'K' => extension.link = Some(self.name(size)?),
                 b'x' => parse_pax(&self.meta(size, MAX_PAX, "a PAX header is too long")?, &mut extension)?,
@@ -118,6 +122,10 @@ impl<R: Input> TarReader<R> {
                 _ => return self.entry(&header, size, extension).map(Some),
             }
             extended = true;
+            extensions = extensions.saturating_add(size);
+            if extensions > MAX_EXTENSIONS {
+                return Err(TarError::Format("the extension headers of an entry are too long"));
+            }
         }
     }
 
@@ -338,7 +346,7 @@ mod tests {
         let mut out = Vec::new();
         for (key, value) in records {
             let body = key.len() + value.len() + 3;
-            let len = (1..6).map(|digits| body + digits).find(|len| len.to_string().len() + body == *len).unwrap();
+            let len = (1..8).map(|digits| body + digits).find(|len| len.to_string().len() + body == *len).unwrap();
             out.extend_from_slice(format!("{len} {key}=").as_bytes());
             out.extend_from_slice(value);
             out.push(b'\n');
@@ -413,6 +421,7 @@ mod tests {
             (padded(b'x', "x", b"0 \n"), "malformed"),
             (padded(b'x', "x", b"6 a=b"), "malformed"),
             (padded(b'x', "x", b"x"), "malformed"),
+            (pax(&[("SCHILY.xattr.user.a", &[b'a'; 600_000])]).repeat(2), "headers of an entry are too long"),
             (pax(&[("size", b"-1")]), "malformed"),
             (pax(&[("path", b"x")]), "after an extension"),
             ([pax(&[("uid", b"4294967296")]), block(b'0', "x", 0)].concat(), "out of range"),

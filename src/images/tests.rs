@@ -24,7 +24,7 @@ fn import(store: &ImageStore, path: &Path, name: Option<&str>) -> Result<Vec<Ima
 }
 
 /// A tar archive of these files.
-fn tarball(files: &[(&str, &[u8])]) -> Vec<u8> {
+fn tarball<P: AsRef<Path>>(files: &[(P, &[u8])]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (path, content) in files {
         let mut header = tar::Header::new_gnu();
@@ -250,7 +250,7 @@ fn docker_save_shares_layers_by_links_and_may_hold_several_images() {
         {"Config": "one.json", "RepoTags": ["one:v1", "localhost:5000/one:v1"], "Layers": ["a/layer.tar"]},
         {"Config": "two.json", "RepoTags": null, "Layers": ["b/layer.tar"]}
     ]);
-    let mut builder = tar::Builder::new(tarball(&[]));
+    let mut builder = tar::Builder::new(tarball::<&str>(&[]));
     let mut put = |name: &str, content: &[u8]| {
         let mut header = tar::Header::new_gnu();
         header.set_size(content.len() as u64);
@@ -583,6 +583,38 @@ fn a_preload_folder_is_read_once_and_heals_what_is_gone() {
 }
 
 #[test]
+fn names_of_members_take_a_bounded_part_of_memory() {
+    // Each packs to next to nothing.
+    let names: Vec<String> = (0..2200).map(|n| format!("{}{n}", "n/".repeat(2000))).collect();
+    let names = tarball(&names.iter().map(|name| (name, b"x".as_slice())).collect::<Vec<_>>());
+    let links = |count: usize, length: usize| {
+        let mut builder = tar::Builder::new(Vec::new());
+        for n in 0..count {
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(tar::EntryType::Symlink);
+            header.set_size(0);
+            builder.append_link(&mut header, format!("l{n}"), "t/".repeat(length / 2)).unwrap();
+        }
+        builder.into_inner().unwrap()
+    };
+    let longest = tarball(&[("n/".repeat(2100), b"x".as_slice())]);
+    for (why, archive) in [
+        ("longer than 4095 bytes", longest),
+        ("longer than 4095 bytes", links(1, 4200)),
+        ("take more than 8 MiB", names),
+        ("take more than 8 MiB", links(2200, 4000)),
+    ] {
+        for packed in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("image.tar");
+            std::fs::write(&path, if packed { gzip(&archive) } else { archive.clone() }).unwrap();
+            let error = import(&open(&dir.path().join("store")), &path, None).unwrap_err();
+            assert!(chain(&error).contains(why), "{why}: {}", chain(&error));
+        }
+    }
+}
+
+#[test]
 fn a_small_disk_is_never_filled() {
     if !is_root() {
         return;
@@ -596,6 +628,16 @@ fn a_small_disk_is_never_filled() {
         layout.write_folder(&dir.join("big"));
         let error = import(&open(&dir.join("store")), &dir.join("big"), None).unwrap_err();
         assert!(chain(&error).contains("\"zeros\" is refused: the layer is larger"), "{}", chain(&error));
+        assert_empty(&dir.join("store"));
+        // Nor is it filled with files that hold nothing.
+        let names: Vec<String> = (0..600).map(|n| format!("empty/{n}")).collect();
+        let layer = tarball(&names.iter().map(|name| (name, b"".as_slice())).collect::<Vec<_>>());
+        let mut layout = Layout::default();
+        let manifest = layout.manifest("arm64", "", &[(gzip(&layer), layer)]);
+        layout.add(manifest, Some("many:1"));
+        layout.write_folder(&dir.join("many"));
+        let error = import(&open(&dir.join("store")), &dir.join("many"), None).unwrap_err();
+        assert!(chain(&error).contains("the layer is larger"), "{}", chain(&error));
         assert_empty(&dir.join("store"));
     });
 }

@@ -23,14 +23,18 @@ const MAX_PATH: usize = 4095;
 /// Deeper trees do not occur; walking them would cost a descriptor a level.
 const MAX_DEPTH: usize = 255;
 const COPY: usize = 64 << 10;
+/// What an object takes on a disk at the least, and the unit in which its content is counted.
+const BLOCK: u64 = 4096;
+/// Memory for the names of folders whose times are still to be set.
+const FOLDER_NAMES: usize = 4 << 20;
 const OPAQUE: &str = "trusted.overlay.opaque";
 
 /// What one layer may take.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Bytes of file content.
+    /// Bytes on the disk: of each object its content in whole blocks, and one block for itself.
     pub(super) bytes: u64,
-    /// Entries of any kind.
+    /// Objects of any kind, folders that are made because something lies in them included.
     pub(super) entries: u64,
 }
 
@@ -79,23 +83,22 @@ pub(super) fn unpack<R: Input>(
         root,
         limits,
         bytes: 0,
+        room: 0,
         entries: 0,
         parent: None,
-        folder_times: BTreeMap::new(),
+        folder_times: FolderTimes::new(FOLDER_NAMES),
         buffer: vec![0; COPY],
     };
     while let Some(entry) = reader.next()? {
         let member = Member { entry: &entry };
-        unpacker.entries += 1;
-        if unpacker.entries > limits.entries {
-            return Err(member.refused("the layer has more entries than the limit, or than there are free inodes"));
-        }
+        unpacker.charge(&member, 1, member.content())?;
         if tick(0).is_break() {
             return Err(UnpackError::Cancelled);
         }
         unpacker.member(&member, &mut reader, tick)?;
     }
-    unpacker.set_folder_times()?;
+    let times = std::mem::take(&mut unpacker.folder_times.times);
+    unpacker.set_folder_times(times)?;
     Ok(unpacker.bytes)
 }
 
@@ -122,6 +125,13 @@ impl Member<'_> {
         Attributes { uid: self.entry.uid, gid: self.entry.gid, mode: self.entry.mode, mtime: self.entry.mtime }
     }
 
+    /// Bytes that it wants to keep beside its name and attributes: the header's size is what will be read.
+    fn content(&self) -> u64 {
+        let link = if self.entry.kind == Kind::Symlink { self.entry.link.len() } else { 0 };
+        let attributes = self.entry.xattrs.iter().map(|(name, value)| name.len() + value.len());
+        self.entry.size.saturating_add((attributes.sum::<usize>() + link) as u64)
+    }
+
     /// Components of a path inside the layer; none for the layer's root.
     fn components<'p>(&self, path: &'p [u8]) -> Result<Vec<&'p OsStr>, UnpackError> {
         if path.len() > MAX_PATH || path.contains(&0) {
@@ -142,15 +152,70 @@ struct Unpacker<'a> {
     root: &'a Beneath,
     limits: Limits,
     bytes: u64,
+    /// Counted against the limit of bytes, as is `entries` against its own.
+    room: u64,
     entries: u64,
     /// The folder of the last member: most members follow a sibling.
     parent: Option<(OsString, OwnedFd)>,
-    /// Set at the end, as every member changes its parent's time.
-    folder_times: BTreeMap<OsString, (i64, u32)>,
+    folder_times: FolderTimes,
     buffer: Vec<u8>,
 }
 
+/// The times that folders are to have, set once nothing more is put into them: every member changes its parent's time.
+struct FolderTimes {
+    times: BTreeMap<OsString, (i64, u32)>,
+    bytes: usize,
+    most: usize,
+}
+
+impl FolderTimes {
+    const fn new(most: usize) -> Self {
+        Self { times: BTreeMap::new(), bytes: 0, most }
+    }
+
+    /// Keeps a folder's time for the end. When they are too many, gives those that are to be set now: all but this
+    /// folder's and those that it lies in. An archive that goes through a tree folder by folder, as writers make it, puts
+    /// nothing into the others any more; in another their time may be that of unpacking.
+    fn keep(&mut self, path: OsString, mtime: (i64, u32)) -> BTreeMap<OsString, (i64, u32)> {
+        if self.times.insert(path.clone(), mtime).is_none() {
+            self.bytes += Self::cost(&path);
+        }
+        if self.bytes <= self.most {
+            return BTreeMap::new();
+        }
+        let (kept, due) = std::mem::take(&mut self.times).into_iter().partition(|(folder, _)| is_in(&path, folder));
+        self.times = kept;
+        self.bytes = self.times.keys().map(|path| Self::cost(path)).sum();
+        due
+    }
+
+    /// The name, and about what a map needs to hold it.
+    fn cost(path: &OsStr) -> usize {
+        path.len() + 64
+    }
+}
+
+/// Whether a path is that of the folder or of something in it; the empty one is the root's.
+fn is_in(path: &OsStr, folder: &OsStr) -> bool {
+    let rest = path.as_encoded_bytes().strip_prefix(folder.as_encoded_bytes());
+    rest.is_some_and(|rest| folder.is_empty() || matches!(rest.first(), None | Some(b'/')))
+}
+
 impl Unpacker<'_> {
+    /// Counts objects, and what one of them holds, before they are made.
+    fn charge(&mut self, member: &Member<'_>, objects: u64, content: u64) -> Result<(), UnpackError> {
+        self.entries = self.entries.saturating_add(objects);
+        if self.entries > self.limits.entries {
+            return Err(member.refused("the layer has more entries than the limit, or than there are free inodes"));
+        }
+        let blocks = content.div_ceil(BLOCK).saturating_add(objects);
+        self.room = self.room.saturating_add(blocks.saturating_mul(BLOCK));
+        if self.room > self.limits.bytes {
+            return Err(member.refused("the layer is larger than the limit, or than the free space"));
+        }
+        Ok(())
+    }
+
     fn member<R: Input>(
         &mut self,
         member: &Member<'_>,
@@ -164,7 +229,12 @@ impl Unpacker<'_> {
         let key = parents.join(OsStr::new("/"));
         let parent = match self.parent.take() {
             Some((path, fd)) if path == key => fd,
-            _ => self.open_parent(member, parents)?,
+            _ => {
+                let (fd, made) = self.open_parent(member, parents)?;
+                // Counted when they are there already: they are at most as many as a path is deep.
+                self.charge(member, made, 0)?;
+                fd
+            }
         };
         let place = Place { dir: &parent, name };
         match name.as_encoded_bytes().strip_prefix(b".wh.") {
@@ -172,7 +242,8 @@ impl Unpacker<'_> {
             None => {
                 let created = self.create(member, &place, content, tick)?;
                 if created == Created::Folder {
-                    self.folder_times.insert(components.join(OsStr::new("/")), member.entry.mtime);
+                    let due = self.folder_times.keep(components.join(OsStr::new("/")), member.entry.mtime);
+                    self.set_folder_times(due)?;
                 }
             }
         }
@@ -189,11 +260,12 @@ impl Unpacker<'_> {
         let root = self.root.folder(&[]).map_err(member.failed("open the layer's root"))?;
         beneath::set_owner_and_mode(&root, &member.attributes()).map_err(member.failed("set the owner"))?;
         set_xattrs(member, &root)?;
-        self.folder_times.insert(OsString::new(), member.entry.mtime);
-        Ok(())
+        let due = self.folder_times.keep(OsString::new(), member.entry.mtime);
+        self.set_folder_times(due)
     }
 
-    fn open_parent(&self, member: &Member<'_>, parents: &[&OsStr]) -> Result<OwnedFd, UnpackError> {
+    /// The folder, and how many had to be made for it.
+    fn open_parent(&self, member: &Member<'_>, parents: &[&OsStr]) -> Result<(OwnedFd, u64), UnpackError> {
         self.root.make_folder(parents).map_err(|source| match rustix::io::Errno::from_io_error(&source) {
             Some(rustix::io::Errno::XDEV) => member.refused("its parent is a link that leads out of the layer"),
             Some(rustix::io::Errno::LOOP) => member.refused("its parent is a link that leads nowhere"),
@@ -259,10 +331,6 @@ impl Unpacker<'_> {
         content: &mut TarReader<R>,
         tick: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), UnpackError> {
-        // Before a byte of it is written: the header's size is what will be read.
-        if self.bytes.saturating_add(member.entry.size) > self.limits.bytes {
-            return Err(member.refused("the layer is larger than the limit, or than the free space"));
-        }
         let mut file = place.create_file().map_err(member.failed("create the file"))?;
         loop {
             let n = content.read(&mut self.buffer).map_err(TarError::Read)?;
@@ -305,8 +373,8 @@ impl Unpacker<'_> {
         place.create_hard_link(&target).map_err(member.failed("create the hard link"))
     }
 
-    fn set_folder_times(&self) -> Result<(), UnpackError> {
-        for (path, mtime) in &self.folder_times {
+    fn set_folder_times(&self, times: BTreeMap<OsString, (i64, u32)>) -> Result<(), UnpackError> {
+        for (path, mtime) in &times {
             let components: Vec<&OsStr> =
                 path.as_encoded_bytes().split(|b| *b == b'/').filter(|c| !c.is_empty()).map(beneath::name).collect();
             // A later member may have replaced the folder; then there is nothing to set.

@@ -6,10 +6,8 @@ use crate::model::supervise::{ContainerEntry, ContainerState};
 use crate::volumes::{PodDirs, termination};
 use std::path::Path;
 
-/// Reads the termination message of an ended attempt by its container's policy. None: there is nothing to say, or the
-/// pod is not known and so neither is the policy.
-pub async fn termination_message(config: &Config, pod: Option<&Pod>, entry: &ContainerEntry) -> Option<String> {
-    let pod = pod?;
+/// Reads the termination message of an ended attempt by its container's policy. None: there is nothing to say.
+pub async fn termination_message(config: &Config, pod: &Pod, entry: &ContainerEntry) -> Option<String> {
     let container = pod.spec.init_containers.iter().chain(&pod.spec.containers).find(|c| c.name == entry.name)?;
     let failed = match &entry.state {
         ContainerState::Exited(exit) => exit.code != 0,

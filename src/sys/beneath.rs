@@ -89,21 +89,21 @@ impl Beneath {
         Err(rustix::io::Errno::AGAIN.into())
     }
 
-    /// Like [`Self::folder`], and makes what is missing with mode 0755.
+    /// Like [`Self::folder`], and makes what is missing with mode 0755. Tells how many folders it made.
     ///
     /// # Errors
     /// See [`Self::folder`].
-    pub fn make_folder(&self, components: &[&OsStr]) -> io::Result<OwnedFd> {
+    pub fn make_folder(&self, components: &[&OsStr]) -> io::Result<(OwnedFd, u64)> {
         match (self.folder(components), components.split_last()) {
             (Err(error), Some((name, parents))) if error.kind() == io::ErrorKind::NotFound => {
-                let parent = self.make_folder(parents)?;
+                let (parent, above) = self.make_folder(parents)?;
                 rustix::fs::mkdirat(&parent, *name, Mode::from_bits_truncate(0o755))?;
                 let made = self.folder(components)?;
                 // Whatever this process's umask took away.
                 rustix::fs::fchmod(&made, Mode::from_bits_truncate(0o755))?;
-                Ok(made)
+                Ok((made, above + 1))
             }
-            (opened, _) => opened,
+            (opened, _) => Ok((opened?, 0)),
         }
     }
 }
@@ -261,9 +261,10 @@ mod tests {
     fn a_folder_beneath_is_made_and_links_that_stay_inside_are_followed() {
         let dir = tempfile::tempdir().unwrap();
         let root = Beneath::open(dir.path()).unwrap();
-        root.make_folder(&parts("usr/lib/x")).unwrap();
+        assert_eq!(root.make_folder(&parts("usr/lib/x")).unwrap().1, 3);
         symlink("usr/lib", dir.path().join("lib")).unwrap();
-        root.make_folder(&parts("lib/y/z")).unwrap();
+        assert_eq!(root.make_folder(&parts("lib/y/z")).unwrap().1, 2);
+        assert_eq!(root.make_folder(&parts("lib/y/z")).unwrap().1, 0);
         assert!(dir.path().join("usr/lib/y/z").is_dir());
         root.folder(&[]).unwrap();
     }

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "tokio wants a promise about the descriptor, which this module keeps")]
 
 use super::inotify::Watcher;
+use super::netlink::Changes;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use tokio::io::Interest;
@@ -18,6 +19,9 @@ unsafe impl Steady for OwnedFd {}
 
 // SAFETY: it owns its descriptor in a private field that is never replaced.
 unsafe impl Steady for Watcher {}
+
+// SAFETY: it owns its socket in a private field that is never replaced.
+unsafe impl Steady for Changes {}
 
 /// A descriptor in non-blocking mode that tokio watches. The value inside is only lent out shared.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Static pods as files come, change and go, good and bad.
 
-use crate::node::{PATIENCE, container, node, node_alone, pod};
+use crate::node::{AGENT_PID, PATIENCE, container, node, node_alone, pod};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -156,6 +156,38 @@ fn a_running_pod_outlives_its_broken_file_and_the_agent() {
     node.wait_until("! armlet inspect | grep -F robust.yaml:", PATIENCE);
     assert_eq!(identity(node), before, "with the file mended");
     node.remove_pod("robust");
+}
+
+/// "a running pod is never torn down" because its file is being written when an agent begins, nor because the whole folder
+/// is missing then: what runs is seen to as ever.
+#[test]
+fn a_running_pod_outlives_a_file_and_a_folder_that_are_not_there_yet() {
+    let (node, _agent) = node_alone();
+    node.run_pod("adopted", &idle());
+    let uid = node.field("adopted", "/metadata/uid");
+    let restarts = |node: &crate::node::Node| node.field("adopted", "/status/containerStatuses/0/restartCount");
+
+    // The file is empty, and stays open until it is told to go on.
+    node.ok("mkfifo /tmp/held; cat /tmp/held >/etc/armlet/manifests/adopted.yaml 2>/dev/null &");
+    node.wait_until("[ ! -s /etc/armlet/manifests/adopted.yaml ]", PATIENCE);
+    node.restart_agent();
+    // A pod that came later proves that the folder was read.
+    node.run_pod("later", &idle());
+    node.remove_pod("later");
+    assert_eq!((node.field("adopted", "/metadata/uid"), restarts(node)), (uid.clone(), 0.into()), "{}", node.console());
+    node.ok(&format!("cat >/tmp/held <<'END'\n{}END\nrm /tmp/held", pod("adopted", &idle())));
+
+    node.ok(&format!("{AGENT_PID}; kill -STOP $agent && mv /etc/armlet/manifests /etc/armlet/away"));
+    node.restart_agent();
+    node.wait_for("adopted", "Running");
+    node.ok("armlet exec adopted -- kill -TERM 1 || true");
+    node.wait_until("armlet inspect adopted -o json | grep -E '\"restartCount\": ?1'", PATIENCE);
+    node.wait_for("adopted", "Running");
+    node.ok("mv /etc/armlet/away /etc/armlet/manifests");
+    node.run_pod("later", &idle());
+    assert_eq!((node.field("adopted", "/metadata/uid"), restarts(node)), (uid, 1.into()));
+    node.remove_pod("later");
+    node.remove_pod("adopted");
 }
 
 /// "flags and a KubeletConfiguration file; other fields refused by name": the agent says all that is wrong and ends

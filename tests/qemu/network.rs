@@ -51,6 +51,24 @@ fn a_pod_on_the_hosts_network_is_reached_from_outside() {
     node.remove_pod("outside");
 }
 
+/// "hostIP ... podIP": both follow the node's addresses while the pod runs.
+#[test]
+fn the_nodes_addresses_are_followed() {
+    let (node, _agent) = node();
+    node.run_pod("follower", &format!("  hostNetwork: true\n  containers:\n{}", container("main", "sleep 100000")));
+    let shown = |address: &str, count: u8| {
+        format!("[ $(armlet inspect follower -o json | grep -c '\"ip\": *\"{address}\"') = {count} ]")
+    };
+    assert_eq!(node.field("follower", "/status/hostIP"), "10.0.2.15");
+    node.ok("ip addr add 10.0.2.77/24 dev eth0");
+    // As an address of the node, and of the pod.
+    node.wait_until(&shown("10.0.2.77", 2), PATIENCE);
+    node.ok("ip addr del 10.0.2.77/24 dev eth0");
+    node.wait_until(&shown("10.0.2.77", 0), PATIENCE);
+    assert_eq!(node.field("follower", "/status/podIP"), "10.0.2.15");
+    node.remove_pod("follower");
+}
+
 /// "probes ... http, tcp": a pod gets ready through its address on the bridge, and only then.
 #[test]
 fn probes_reach_the_pod_over_the_bridge() {

@@ -15,6 +15,27 @@ fn in_order(journal: &str, wanted: &[&str]) {
     assert!(places.is_sorted(), "{wanted:?} in:\n{journal}");
 }
 
+/// The agent of this node began before the node had an address.
+#[test]
+fn a_pod_on_the_nodes_network_is_probed_at_the_nodes_address() {
+    let _pods = among_others();
+    let pod = Pod::new(
+        "nodes-network",
+        r#"
+hostNetwork: true
+terminationGracePeriodSeconds: 1
+containers:
+- name: main
+  image: localhost/busybox:trixie
+  command: [httpd, -f, -p, "7171"]
+  readinessProbe: {tcpSocket: {port: 7171}, periodSeconds: 1, timeoutSeconds: 20}
+"#,
+    );
+    let status = pod.until_ready()["status"].clone();
+    assert_eq!((&status["hostIP"], &status["podIP"]), (&"10.0.2.15".into(), &"10.0.2.15".into()));
+    pod.remove();
+}
+
 /// "init containers in order, sidecars (next step gated by "started"; restart in place; stop in reverse after the main
 /// containers), ordinary containers in spec order".
 #[test]

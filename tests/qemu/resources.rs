@@ -146,6 +146,27 @@ containers:
     assert_eq!(ended_before(&dead, "main"), ("OOMKilled", 137));
 }
 
+/// "No polling": with a quiet pod the agent sleeps. The count is of all its threads. Three times are enough for whatever
+/// the network may have to tell meanwhile.
+#[test]
+fn the_agent_sleeps_while_nothing_happens() {
+    let _node = alone();
+    let spec = r#"
+terminationGracePeriodSeconds: 1
+containers:
+- {name: main, image: "localhost/busybox:trixie", command: [sleep, "100000"]}
+"#;
+    let pod = Pod::new("quiet", spec);
+    pod.until_ready();
+    let script = "agent=$(head -n1 /sys/fs/cgroup/armlet/agent/cgroup.procs); \
+        wakes() { cat /proc/$agent/task/*/status | awk '/^voluntary/ { sum += $2 } END { print sum }'; }; \
+        sleep 10; for n in 1 2 3; do before=$(wakes); sleep 10; after=$(wakes); echo $before $after; \
+        [ $before = $after ] && exit 0; done; for task in /proc/$agent/task/*; do cat $task/comm $task/status; done; exit 1";
+    let output = node().run(script, PATIENCE).unwrap();
+    assert!(output.success(), "the agent woke up: {}", output.stdout);
+    pod.remove();
+}
+
 /// Everything a pod takes of a node, as one text that is empty of pods.
 const TRACES: &str = r#"
 find /sys/fs/cgroup/kubepods /sys/fs/cgroup/armlet -mindepth 1 -type d | grep -E '/pod[0-9a-f]|/create-|/exec-' || true

@@ -1,10 +1,9 @@
-//! One look at the folder after another, each compared with the one before.
+//! One look at the folder, or at the one file, after another, each compared with the one before.
 
 use super::names::is_manifest;
 use super::{DENIED, FileContent, ManifestEvent, SETTLE};
 use crate::sys::files::{Settled, read_settled};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -39,7 +38,7 @@ impl Stamp {
 /// A file as it was last read.
 #[derive(Debug)]
 struct Known {
-    /// Absent for a file that could not be read: it is tried again at each look.
+    /// Absent for a file that was not or could not be read: it is tried again at each look.
     stamp: Option<Stamp>,
     content: FileContent,
 }
@@ -54,7 +53,9 @@ pub(super) struct Folder {
     doubtful: BTreeSet<String>,
     /// Where the folder lay when it was last seen.
     device: Option<u64>,
-    /// Something was told.
+    /// That there is no folder was told.
+    missing: bool,
+    /// What the folder holds was told.
     told: bool,
 }
 
@@ -68,9 +69,12 @@ pub(super) struct Look {
 }
 
 impl Folder {
-    pub(super) fn new(path: &Path) -> Self {
-        let (files, links, doubtful) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
-        Self { path: path.to_owned(), files, links, doubtful, device: None, told: false }
+    /// `before`: files that may be there and have not been read yet.
+    pub(super) fn new(path: &Path, before: impl IntoIterator<Item = String>) -> Self {
+        let unread = |path| (path, Known { stamp: None, content: FileContent::Unread });
+        let (links, doubtful) = (Vec::new(), BTreeSet::new());
+        let files = before.into_iter().map(unread).collect();
+        Self { path: path.to_owned(), files, links, doubtful, device: None, missing: false, told: false }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -84,23 +88,22 @@ impl Folder {
 
     /// Looks at the folder. `settled`: enough time has gone since the last look to believe that what is away is removed.
     pub(super) fn look(&mut self, settled: bool) -> Look {
-        let (names, lost) = match self.list() {
-            Ok(names) => names,
+        let (paths, lost) = match self.list() {
+            Ok(listed) => listed,
             Err(error) => {
                 // Known files stay: an error tells nothing about them.
                 tracing::warn!("list {}: {error}", self.path.display());
                 return Look { event: None, again: Some(DENIED) };
             }
         };
-        let Some(names) = names else {
+        let Some(paths) = paths else {
             return self.folder_missing(settled, lost);
         };
         let mut changed = !self.told;
-        let mut again = false;
+        let (mut busy, mut failed) = (false, false);
         self.links.clear();
         let mut seen = BTreeSet::new();
-        for name in names {
-            let path = self.path.join(&name);
+        for path in paths {
             let text = path.to_string_lossy().into_owned();
             if path.is_symlink() {
                 self.links.push(path.clone());
@@ -108,8 +111,9 @@ impl Folder {
             match self.read(&path, &text) {
                 Read::Absent => continue,
                 Read::Same => {}
-                Read::Busy => again = true,
-                Read::New(known) => {
+                Read::Busy => busy = true,
+                Read::New(known, again) => {
+                    failed |= again;
                     let before = self.files.insert(text.clone(), known);
                     let now = self.files.get(&text).map(|known| &known.content);
                     changed |= before.as_ref().map(|known| &known.content) != now;
@@ -119,34 +123,39 @@ impl Folder {
         }
         let (removed, doubt) = self.removals(&seen, settled && !lost);
         changed |= removed;
-        again |= doubt && !lost;
+        let again = if busy || (doubt && !lost) { Some(SETTLE) } else { failed.then_some(DENIED) };
         self.report(changed, again)
     }
 
-    /// The names of possible manifests, none for a missing folder; and whether the folder's content was lost rather than
+    /// The paths of possible manifests, none for a missing folder; and whether the folder's content was lost rather than
     /// removed.
-    fn list(&mut self) -> io::Result<(Option<Vec<OsString>>, bool)> {
+    fn list(&mut self) -> io::Result<(Option<Vec<PathBuf>>, bool)> {
         let entries = match std::fs::read_dir(&self.path) {
             Ok(entries) => entries,
+            // Whoever names one file means it, whatever its name.
+            Err(e) if e.kind() == io::ErrorKind::NotADirectory && self.path.is_file() => {
+                self.device = Some(self.path.symlink_metadata()?.dev());
+                return Ok((Some(vec![self.path.clone()]), false));
+            }
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Ok((None, self.is_elsewhere()));
             }
             Err(e) => return Err(e),
         };
-        let mut names = Vec::new();
+        let mut paths = Vec::new();
         for entry in entries {
             let name = entry?.file_name();
             if is_manifest(&name.to_string_lossy()) {
-                names.push(name);
+                paths.push(self.path.join(name));
             }
         }
-        names.sort_unstable();
+        paths.sort_unstable();
         let device = self.path.metadata()?.dev();
-        let lost = names.is_empty() && self.device.is_some_and(|before| before != device);
+        let lost = paths.is_empty() && self.device.is_some_and(|before| before != device);
         if !lost {
             self.device = Some(device);
         }
-        Ok((Some(names), lost))
+        Ok((Some(paths), lost))
     }
 
     /// Whether the nearest folder above is on another file system than the folder was: then that one went away.
@@ -158,11 +167,11 @@ impl Folder {
     fn folder_missing(&mut self, settled: bool, lost: bool) -> Look {
         self.links.clear();
         if !self.told {
-            self.told = true;
-            return Look { event: Some(ManifestEvent::FolderMissing), again: None };
+            let first = !std::mem::replace(&mut self.missing, true);
+            return Look { event: first.then_some(ManifestEvent::FolderMissing), again: None };
         }
         let (removed, doubt) = self.removals(&BTreeSet::new(), settled && !lost);
-        self.report(removed, doubt && !lost)
+        self.report(removed, (doubt && !lost).then_some(SETTLE))
     }
 
     /// Forgets files that are away for long enough. Whether any were forgotten, and whether others are in doubt.
@@ -175,8 +184,7 @@ impl Folder {
         (!removed.is_empty(), !self.doubtful.is_empty())
     }
 
-    fn report(&mut self, changed: bool, again: bool) -> Look {
-        let again = again.then_some(SETTLE);
+    fn report(&mut self, changed: bool, again: Option<Duration>) -> Look {
         if !changed {
             return Look { event: None, again };
         }
@@ -189,11 +197,11 @@ impl Folder {
         let known = self.files.get(text);
         if path.to_str().is_none() {
             let content = FileContent::Unreadable("its name is not UTF-8".to_owned());
-            return Read::New(Known { stamp: None, content });
+            return Read::New(Known { stamp: None, content }, false);
         }
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => Read::Absent,
-            _ => Read::New(Known { stamp: None, content: FileContent::Unreadable(reason(&error)) }),
+            _ => Read::New(Known { stamp: None, content: FileContent::Unreadable(reason(&error)) }, may_pass(&error)),
         };
         let metadata = match path.metadata() {
             Ok(metadata) if metadata.is_file() => metadata,
@@ -210,7 +218,7 @@ impl Folder {
                     Some(FileContent::Bytes(before)) if **before == *bytes => FileContent::Bytes(before.clone()),
                     _ => FileContent::Bytes(bytes.into()),
                 };
-                Read::New(Known { stamp: Some(Stamp::of(&metadata)), content })
+                Read::New(Known { stamp: Some(Stamp::of(&metadata)), content }, false)
             }
             Err(error) => failed(error),
         }
@@ -224,8 +232,16 @@ enum Read {
     Same,
     /// Somebody is writing it.
     Busy,
-    /// Read anew.
-    New(Known),
+    /// Read anew; true: it could not be, and nobody tells when it can.
+    New(Known, bool),
+}
+
+/// Whether a read may go well later without any change of the folder: a card that answers again, a server that is back.
+fn may_pass(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, InvalidFilename, InvalidInput};
+    let lasting = matches!(error.kind(), FileTooLarge | InvalidFilename | InvalidInput);
+    // The kind of a loop of links has no stable name yet.
+    !lasting && rustix::io::Errno::from_io_error(error) != Some(rustix::io::Errno::LOOP)
 }
 
 fn reason(error: &io::Error) -> String {
@@ -271,7 +287,7 @@ mod tests {
         let file = fs::File::create(at("huge.yaml")).unwrap();
         file.set_len(MAX_BYTES + 1).unwrap();
         drop(file);
-        let mut folder = Folder::new(dir.path());
+        let mut folder = Folder::new(dir.path(), []);
         let look = folder.look(false);
         assert_eq!(names(&look).unwrap(), ["a.yaml", "huge.yaml", "link.yaml", "loop.yaml", "name\u{fffd}"]);
         let Some(ManifestEvent::Files(files)) = look.event else { panic!() };
@@ -286,7 +302,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.yaml");
         fs::write(&path, "1").unwrap();
-        let mut folder = Folder::new(dir.path());
+        let mut folder = Folder::new(dir.path(), []);
         folder.look(false);
         fs::remove_file(&path).unwrap();
         // The time that has gone belongs to something else.
@@ -308,7 +324,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.yaml");
         fs::write(&path, "1").unwrap();
-        let mut folder = Folder::new(dir.path());
+        let mut folder = Folder::new(dir.path(), []);
         folder.look(false);
         fs::write(dir.path().join(".new"), "1").unwrap();
         fs::rename(dir.path().join(".new"), &path).unwrap();
@@ -330,7 +346,7 @@ mod tests {
             let path = at.join(below);
             fs::create_dir_all(&path).unwrap();
             fs::write(path.join("a.yaml"), "1").unwrap();
-            let mut folder = Folder::new(&path);
+            let mut folder = Folder::new(&path, []);
             assert_eq!(names(&folder.look(false)).unwrap(), ["a.yaml"]);
             unmount_all(&at).unwrap();
             for settled in [false, true, true] {
@@ -351,15 +367,75 @@ mod tests {
     fn a_missing_folder_is_told_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("manifests");
-        let mut folder = Folder::new(&path);
+        let mut folder = Folder::new(&path, []);
         assert_eq!(folder.look(false).event, Some(ManifestEvent::FolderMissing));
         assert_eq!(folder.look(true).event, None);
+        // It wants nothing, which is more than not being there.
         fs::create_dir(&path).unwrap();
+        assert_eq!(names(&folder.look(false)).unwrap(), Vec::<String>::new());
         fs::write(path.join("a.yaml"), "1").unwrap();
         assert_eq!(names(&folder.look(false)).unwrap(), ["a.yaml"]);
         fs::remove_dir_all(&path).unwrap();
         assert!(folder.look(false).again.is_some());
         assert_eq!(names(&folder.look(true)).unwrap(), Vec::<String>::new());
         assert_eq!(folder.look(true).event, None);
+    }
+
+    #[test]
+    fn what_was_there_before_is_unread_until_it_is_read_or_believed_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        let content = |look: &Look, name: &str| match &look.event {
+            Some(ManifestEvent::Files(files)) => files.get(&at(name)).cloned(),
+            _ => panic!("{look:?}"),
+        };
+        fs::write(at("whole.yaml"), "1").unwrap();
+        let mut writer = fs::File::create(at("busy.yaml")).unwrap();
+        let mut folder = Folder::new(dir.path(), ["whole.yaml", "busy.yaml", "away.yaml"].map(at));
+        let look = folder.look(false);
+        assert_eq!(content(&look, "whole.yaml"), Some(FileContent::Bytes(b"1".to_vec().into())));
+        assert_eq!(content(&look, "busy.yaml"), Some(FileContent::Unread));
+        assert_eq!(content(&look, "away.yaml"), Some(FileContent::Unread));
+        assert_eq!(look.again, Some(SETTLE));
+        let look = folder.look(true);
+        assert_eq!(content(&look, "busy.yaml"), Some(FileContent::Unread));
+        assert_eq!(content(&look, "away.yaml"), None);
+        io::Write::write_all(&mut writer, b"2").unwrap();
+        drop(writer);
+        assert_eq!(content(&folder.look(false), "busy.yaml"), Some(FileContent::Bytes(b"2".to_vec().into())));
+    }
+
+    #[test]
+    fn one_file_is_a_folder_of_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        // Nobody would take this name for a manifest's in a folder.
+        let path = dir.path().join(".pod");
+        fs::write(&path, "1").unwrap();
+        fs::write(dir.path().join("other.yaml"), "1").unwrap();
+        let mut folder = Folder::new(&path, []);
+        assert_eq!(names(&folder.look(false)).unwrap(), [".pod"]);
+        assert!(folder.look(false).event.is_none());
+        fs::remove_file(&path).unwrap();
+        assert_eq!(folder.look(false).again, Some(SETTLE));
+        assert_eq!(names(&folder.look(true)).unwrap(), Vec::<String>::new());
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("in.yaml"), "1").unwrap();
+        assert_eq!(names(&folder.look(false)).unwrap(), ["in.yaml"]);
+    }
+
+    #[test]
+    fn linux_what_cannot_be_read_now_is_tried_again() {
+        let dir = tempfile::tempdir().unwrap();
+        // Reading the memory at address 0 gives EIO, as a card does that does not answer.
+        symlink("/proc/self/mem", dir.path().join("a.yaml")).unwrap();
+        let mut folder = Folder::new(dir.path(), []);
+        let look = folder.look(false);
+        assert_eq!(look.again, Some(DENIED), "{look:?}");
+        assert_eq!(names(&look).unwrap(), ["a.yaml"]);
+        let look = folder.look(true);
+        assert!(look.event.is_none() && look.again == Some(DENIED), "{look:?}");
+        fs::remove_file(dir.path().join("a.yaml")).unwrap();
+        fs::write(dir.path().join("a.yaml"), "1").unwrap();
+        assert!(folder.look(true).again.is_none());
     }
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 pub struct FilePods {
     /// The pods of the documents without errors.
     pub pods: Vec<Arc<Pod>>,
-    /// The file, or one of its documents, is refused.
-    pub refused: bool,
+    /// That is not all: the file is refused, or one of its documents, or it could not be read yet.
+    pub incomplete: bool,
 }
 
 /// What is wanted, by file and in lexical order of the files.
@@ -32,7 +32,7 @@ pub struct Clash {
 }
 
 /// Puts together what the files want now. `files` holds every file that is there; one that is not is removed, and its
-/// pods with it. Of a refused file those former pods stay that its good documents do not replace. Of pods with the same
+/// pods with it. Of an incomplete file those former pods stay that its good documents do not replace. Of pods with the same
 /// namespace and name in several files the first file's is taken, by lexical order as upstream, and the others are told.
 #[must_use]
 pub fn merge(previous: &Desired, files: &BTreeMap<String, FilePods>) -> (Desired, Vec<Clash>) {
@@ -58,7 +58,7 @@ pub fn merge(previous: &Desired, files: &BTreeMap<String, FilePods>) -> (Desired
 
 fn wanted(read: &FilePods, before: Option<&Vec<Arc<Pod>>>) -> Vec<Arc<Pod>> {
     let mut pods = read.pods.clone();
-    if read.refused {
+    if read.incomplete {
         let named: BTreeSet<_> = read.pods.iter().map(|pod| (&pod.namespace, &pod.name)).collect();
         let kept = before.into_iter().flatten().filter(|pod| !named.contains(&(&pod.namespace, &pod.name)));
         pods.extend(kept.cloned());
@@ -109,9 +109,9 @@ mod tests {
         let read = |lines: &[&str]| -> BTreeMap<String, FilePods> {
             let lines = lines.iter().map(|line| {
                 let (file, pods) = line.split_once(' ').unwrap_or((line, ""));
-                let refused = file.ends_with('!');
+                let incomplete = file.ends_with('!');
                 let pods = pods.split_whitespace().map(pod).collect();
-                (file.trim_end_matches('!').to_owned(), FilePods { pods, refused })
+                (file.trim_end_matches('!').to_owned(), FilePods { pods, incomplete })
             });
             lines.collect()
         };

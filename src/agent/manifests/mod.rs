@@ -8,6 +8,9 @@
 //! - A file that vanishes counts as removed only after half a second: editors and configuration tools replace a file by
 //!   way of removing it.
 //! - Links to files are followed, also out of the folder, and so are folders made of links as Kubernetes mounts them.
+//! - Instead of a folder there may be one file, whatever its name: it is followed in the folder that it lies in.
+//! - What a new agent has not read yet, because somebody is writing it at that moment or because it is away for a moment,
+//!   wants what it wanted before.
 //! - A folder that is not there when the agent starts is waited for, and nothing is concluded from its absence. One that
 //!   is removed or renamed later wants no pods any more, as upstream. But when its file system goes away (unmounted,
 //!   unplugged), or another and empty one comes in its place, nothing was removed: the pods stay.
@@ -51,6 +54,9 @@ pub enum FileContent {
     Bytes(Arc<[u8]>),
     /// Why it cannot be read.
     Unreadable(String),
+    /// This agent has not read it yet: somebody is writing it, or it may be about to come back. What it wanted before
+    /// still holds.
+    Unread,
 }
 
 /// The folder cannot be watched.
@@ -64,17 +70,21 @@ pub struct WatchError {
     pub source: io::Error,
 }
 
-/// Watches a folder until the receiver is dropped. The first event tells what is there now. Must be called in a runtime
-/// with I/O and time.
+/// Watches a folder, or one file, until the receiver is dropped. The first event tells what is there now. `before` are the
+/// files that an earlier agent knew: they are told, too, until it is sure that they are removed. Must be called in a
+/// runtime with I/O and time.
 ///
 /// # Errors
 /// When inotify is not to be had at all. A missing folder is no error.
-pub fn watch(folder: &Path) -> Result<mpsc::Receiver<ManifestEvent>, WatchError> {
+pub fn watch(
+    folder: &Path,
+    before: impl IntoIterator<Item = String>,
+) -> Result<mpsc::Receiver<ManifestEvent>, WatchError> {
     let watcher = Watcher::new().and_then(Ready::new);
     let watcher = watcher.map_err(|source| WatchError { folder: folder.to_owned(), source })?;
     let (tell, events) = mpsc::channel(1);
     let watching = Watching { watcher, watches: Vec::new(), denied: false };
-    tokio::spawn(watching.run(Folder::new(folder), tell));
+    tokio::spawn(watching.run(Folder::new(folder, before), tell));
     Ok(events)
 }
 
@@ -213,6 +223,7 @@ mod tests {
                         match content {
                             FileContent::Bytes(bytes) => format!("{name}={}", String::from_utf8_lossy(bytes)),
                             FileContent::Unreadable(why) => format!("{name}!{why}"),
+                            FileContent::Unread => format!("{name}?"),
                         }
                     })
                     .collect();
@@ -227,7 +238,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::write(at("a.yaml"), "1").unwrap();
-        let mut events = watch(dir.path()).unwrap();
+        let mut events = watch(dir.path(), []).unwrap();
         until(&mut events, &["a.yaml=1"]).await;
         fs::write(at("b.json"), "2").unwrap();
         until(&mut events, &["a.yaml=1", "b.json=2"]).await;
@@ -246,7 +257,7 @@ mod tests {
     async fn a_file_being_written_is_left_alone() {
         use std::io::Write;
         let dir = tempfile::tempdir().unwrap();
-        let mut events = watch(dir.path()).unwrap();
+        let mut events = watch(dir.path(), []).unwrap();
         until(&mut events, &[]).await;
         let mut writer = fs::File::create(dir.path().join("a.yaml")).unwrap();
         writer.write_all(b"half").unwrap();
@@ -270,7 +281,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::write(at("a.yaml"), "1").unwrap();
-        let mut events = watch(dir.path()).unwrap();
+        let mut events = watch(dir.path(), []).unwrap();
         until(&mut events, &["a.yaml=1"]).await;
         fs::rename(at("a.yaml"), at("a.yaml~")).unwrap();
         fs::write(at("z.yaml"), "wake").unwrap();
@@ -290,7 +301,7 @@ mod tests {
         }
         symlink("..1", at("..data")).unwrap();
         symlink("..data/a.yaml", at("a.yaml")).unwrap();
-        let mut events = watch(dir.path()).unwrap();
+        let mut events = watch(dir.path(), []).unwrap();
         until(&mut events, &["a.yaml=one"]).await;
         symlink("..2", at("..data_tmp")).unwrap();
         fs::rename(at("..data_tmp"), at("..data")).unwrap();
@@ -302,7 +313,7 @@ mod tests {
         let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let target = elsewhere.path().join("target");
         fs::write(&target, "1").unwrap();
-        let mut events = watch(dir.path()).unwrap();
+        let mut events = watch(dir.path(), []).unwrap();
         until(&mut events, &[]).await;
         symlink(&target, dir.path().join("a.yaml")).unwrap();
         until(&mut events, &["a.yaml=1"]).await;
@@ -317,7 +328,7 @@ mod tests {
     async fn a_missing_folder_is_waited_for_and_a_removed_one_wants_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("etc/armlet/manifests");
-        let mut events = watch(&folder).unwrap();
+        let mut events = watch(&folder, []).unwrap();
         assert_eq!(next(&mut events).await, ManifestEvent::FolderMissing);
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("a.yaml"), "1").unwrap();
@@ -342,10 +353,30 @@ mod tests {
         }
         let folder = dir.path().join("manifests");
         symlink("one", &folder).unwrap();
-        let mut events = watch(&folder).unwrap();
+        let mut events = watch(&folder, []).unwrap();
         until(&mut events, &["a.yaml=one"]).await;
         symlink("two", dir.path().join("next")).unwrap();
         fs::rename(dir.path().join("next"), &folder).unwrap();
         until(&mut events, &["a.yaml=two"]).await;
+    }
+
+    #[tokio::test]
+    async fn one_file_is_followed_through_renames_over_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pod.yaml");
+        fs::write(&file, "1").unwrap();
+        let mut events = watch(&file, []).unwrap();
+        until(&mut events, &["pod.yaml=1"]).await;
+        for content in ["2", "3"] {
+            fs::write(dir.path().join("next"), content).unwrap();
+            fs::rename(dir.path().join("next"), &file).unwrap();
+            until(&mut events, &[&format!("pod.yaml={content}")]).await;
+        }
+        fs::write(&file, "4").unwrap();
+        until(&mut events, &["pod.yaml=4"]).await;
+        fs::remove_file(&file).unwrap();
+        until(&mut events, &[]).await;
+        fs::write(&file, "5").unwrap();
+        until(&mut events, &["pod.yaml=5"]).await;
     }
 }

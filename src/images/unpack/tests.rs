@@ -318,14 +318,84 @@ fn limits_are_kept_before_they_are_reached() {
     }
     let dir = tempfile::tempdir().unwrap();
     let layer = || Layer::default().file("a", "12345").file("b", "12345");
-    let error = layer().unpack_with(dir.path(), Limits { bytes: 9, ..ROOMY }).unwrap_err();
+    // A block for each and one for its content.
+    let error = layer().unpack_with(dir.path(), Limits { bytes: 4 * 4096 - 1, ..ROOMY }).unwrap_err();
     assert!(error.to_string().contains("\"b\" is refused: the layer is larger"), "{error}");
     assert!(!dir.path().join("b").exists());
+    assert_eq!(layer().unpack_with(dir.path(), Limits { bytes: 4 * 4096, ..ROOMY }).unwrap(), 10);
     let error = layer().unpack_with(dir.path(), Limits { entries: 1, ..ROOMY }).unwrap_err();
     assert!(error.to_string().contains("more entries"), "{error}");
     // A size that is told but not there is refused for what it tells.
     let huge = Layer::default().add(b'0', "huge", "", b"", |h| h.set_size(1 << 50));
     assert!(huge.unpack(dir.path()).unwrap_err().to_string().contains("larger"));
+}
+
+#[test]
+fn what_has_no_content_takes_room_too() {
+    if !is_root() {
+        return;
+    }
+    let layer = Layer::default;
+    let long = "x".repeat(4000);
+    // Each with the blocks and the objects that it takes.
+    for (name, layer, blocks, entries) in [
+        ("folders", layer().folder("a", 0o755).folder("b", 0o755), 2, 2),
+        ("implied folders", layer().file("a/b/c/d", "").file("a/b/e", ""), 5, 5),
+        ("links", layer().symlink("a", &long).hard_link("b", "a"), 3, 2),
+        ("devices and whiteouts", layer().add(b'6', "fifo", "", b"", |_| ()).file(".wh.gone", ""), 2, 2),
+        ("attributes", layer().pax("SCHILY.xattr.trusted.dropped", &[b'v'; 5000]).file("a", "1"), 3, 1),
+    ] {
+        let unpack = |limits| {
+            let dir = tempfile::tempdir().unwrap();
+            Layer { bytes: layer.bytes.clone() }.unpack_with(dir.path(), limits).map_err(|error| error.to_string())
+        };
+        unpack(Limits { bytes: blocks * 4096, entries }).unwrap();
+        let error = unpack(Limits { bytes: blocks * 4096 - 1, entries }).unwrap_err();
+        assert!(error.contains("larger"), "{name}: {error}");
+        let error = unpack(Limits { entries: entries - 1, ..ROOMY }).unwrap_err();
+        assert!(error.contains("more entries"), "{name}: {error}");
+    }
+}
+
+#[test]
+fn times_of_any_number_of_folders_take_little_memory() {
+    let mut times = FolderTimes::new(100_000);
+    let parent = "p/".repeat(100);
+    let mut set = BTreeMap::new();
+    let mut keep = |times: &mut FolderTimes, path: String| set.extend(times.keep(path.into(), (7, 0)));
+    keep(&mut times, String::new());
+    for depth in 1..=100 {
+        keep(&mut times, parent[..depth * 2 - 1].to_owned());
+    }
+    for number in 0..2000 {
+        keep(&mut times, format!("{parent}{number}{}", "n".repeat(250)));
+        assert!(times.bytes <= times.most, "{}", times.bytes);
+        assert_eq!(times.bytes, times.times.keys().map(|path| FolderTimes::cost(path)).sum::<usize>());
+    }
+    // Those that something is still put into are set last.
+    assert!(set.len() > 1500 && times.times.len() + set.len() == 2101);
+    assert!((1..=100).all(|depth| times.times.contains_key(OsStr::new(&parent[..depth * 2 - 1]))));
+    assert!(times.times.contains_key(OsStr::new("")));
+}
+
+#[test]
+fn folders_have_their_times_however_many_there_are() {
+    if !is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let parent = vec!["p".repeat(250); 15].join("/");
+    let mut layer = Layer::default().folder("./", 0o755).folder(&parent, 0o755);
+    // Their names are more than what is kept.
+    for number in 0..1300 {
+        layer = layer.folder(&format!("{parent}/{number}"), 0o755);
+    }
+    layer.unpack_with(dir.path(), Limits { bytes: 1 << 30, entries: 1 << 20 }).unwrap();
+    let mtime = |path: &str| dir.path().join(path).symlink_metadata().unwrap().mtime();
+    assert_eq!((mtime(""), mtime(&parent)), (1_000_000_000, 1_000_000_000));
+    for number in 0..1300 {
+        assert_eq!(mtime(&format!("{parent}/{number}")), 1_000_000_000, "{number}");
+    }
 }
 
 #[test]

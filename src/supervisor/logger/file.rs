@@ -79,6 +79,19 @@ impl LogFile {
         Ok(())
     }
 
+    /// Empties the file, so that what it takes is free at once. Whoever reads it sees that it became shorter; the name
+    /// stays. Gives how much that was.
+    pub(crate) fn empty(&mut self) -> io::Result<u64> {
+        let file = match &self.file {
+            Some(file) => file,
+            None => &OpenOptions::new().append(true).open(&self.path)?,
+        };
+        let size = file.metadata()?.len();
+        file.set_len(0)?;
+        self.size = 0;
+        Ok(size)
+    }
+
     fn rotated(&self, suffix: &str) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
         name.push(".");
@@ -97,13 +110,14 @@ impl LogFile {
     }
 }
 
-/// Removes a log file; one that cannot be removed is said and left.
-pub(crate) fn remove(path: &Path) {
+/// Removes a log file; one that cannot be removed is said and left. Whether it is gone.
+pub(crate) fn remove(path: &Path) -> bool {
     match fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {
             tracing::warn!(path = %path.display(), error = %e, "an old log file cannot be removed");
+            false
         }
-        _ => {}
+        _ => true,
     }
 }
 

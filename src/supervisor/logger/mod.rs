@@ -225,11 +225,11 @@ impl Logger {
         let lines = std::mem::take(&mut self.out);
         let length = u64::try_from(lines.len()).unwrap_or(u64::MAX);
         if length > 0 {
-            self.make_room(length, now);
+            self.make_room(length);
             let mut result = self.append(id, &lines, now);
             if result.as_ref().is_err_and(is_full) {
                 let total = self.total.unwrap_or(0);
-                self.shrink_to(total.saturating_sub(total / 4).saturating_sub(length), now);
+                self.shrink_to(total.saturating_sub(total / 4).saturating_sub(length));
                 result = self.append(id, &lines, now);
             }
             match result {
@@ -253,7 +253,7 @@ impl Logger {
     }
 
     /// Keeps the budget before `more` bytes are written.
-    fn make_room(&mut self, more: u64, now: Now) {
+    fn make_room(&mut self, more: u64) {
         let budget = self.limits.node_budget;
         let total = match self.total {
             Some(total) if total.saturating_add(more) <= budget => return,
@@ -262,28 +262,46 @@ impl Logger {
         };
         self.total = Some(total);
         if total.saturating_add(more) > budget {
-            self.shrink_to(budget.saturating_sub(budget / 10).saturating_sub(more), now);
+            self.shrink_to(budget.saturating_sub(budget / 10).saturating_sub(more));
         }
     }
 
     /// Removes logs until all together hold at most `target` bytes.
-    fn shrink_to(&mut self, target: u64, now: Now) {
+    fn shrink_to(&mut self, target: u64) {
         let files = self.seen();
         let mut total = files.iter().fold(0_u64, |sum, f| sum.saturating_add(f.size));
         for victim in rotation::victims(&files, target) {
-            let owner = self.logs.values_mut().find(|l| l.file.path().parent() == victim.path.parent());
-            let Some(log) = owner else {
-                tracing::warn!(path = %victim.path.display(), bytes = victim.size, "log dropped for want of room");
-                file::remove(&victim.path);
-                total = total.saturating_sub(victim.size);
-                continue;
-            };
-            log.dropped = log.dropped.saturating_add(victim.size);
-            file::remove(&victim.path);
-            total = total.saturating_sub(victim.size);
+            let freed = self.drop_log(victim);
+            total = total.saturating_sub(freed);
         }
-        let _ = now;
         self.total = Some(total);
+    }
+
+    /// Gives up a log file. Gives how many bytes are free now.
+    fn drop_log(&mut self, victim: &Seen) -> u64 {
+        // A name that is taken away frees nothing as long as the file is open here.
+        if let Some(log) = self.logs.values_mut().find(|l| l.file.path() == victim.path) {
+            return match log.file.empty() {
+                Ok(freed) => {
+                    log.dropped = log.dropped.saturating_add(freed);
+                    freed
+                }
+                Err(e) => {
+                    tracing::warn!(path = %victim.path.display(), error = %e, "a log file cannot be emptied");
+                    0
+                }
+            };
+        }
+        if !file::remove(&victim.path) {
+            return 0;
+        }
+        match self.logs.values_mut().find(|l| l.file.path().parent() == victim.path.parent()) {
+            Some(log) => log.dropped = log.dropped.saturating_add(victim.size),
+            None => {
+                tracing::warn!(path = %victim.path.display(), bytes = victim.size, "log dropped for want of room");
+            }
+        }
+        victim.size
     }
 
     /// Every log file there is.
@@ -377,5 +395,65 @@ fn sensible(limits: LogLimits) -> LogLimits {
         max_size: limits.max_size.clamp(4096, node_budget / 8),
         max_files: limits.max_files.max(2),
         node_budget,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    fn id(number: u64) -> ContainerId {
+        ContainerId::from_bits(number.into())
+    }
+
+    /// A logger with one log for each of these, all of pods of their own.
+    fn logger(folder: &Path, logs: &[(&str, usize)]) -> Logger {
+        // Reports go nowhere.
+        let mut logger = Logger::new(seqpacket::pair().unwrap().0).unwrap();
+        for (number, (name, bytes)) in (1..).zip(logs) {
+            let container = folder.join(name).join("c");
+            fs::create_dir_all(&container).unwrap();
+            logger.open(id(number), PodUid::new(*name).unwrap(), container.join("0.log"), Vec::new());
+            logger.out = vec![b'x'; *bytes];
+            logger.write(&id(number), clock::now());
+        }
+        logger
+    }
+
+    #[test]
+    fn a_log_that_is_being_written_is_given_back_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut logger = logger(folder.path(), &[("quiet", 1000), ("noisy", 5000)]);
+        let path = folder.path().join("noisy/c/0.log");
+        // It shows what the descriptor that the logger holds still takes.
+        let held = File::open(&path).unwrap();
+        logger.shrink_to(3000);
+        assert_eq!(held.metadata().unwrap().len(), 0);
+        assert_eq!(logger.total, Some(1000));
+        assert_eq!(logger.logs[&id(2)].dropped, 5000);
+        // The next lines are where everybody looks for them.
+        logger.out = b"next\n".to_vec();
+        logger.write(&id(2), clock::now());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "next\n");
+        assert_eq!(logger.total, Some(1005));
+    }
+
+    #[test]
+    fn linux_what_cannot_be_removed_still_counts() {
+        use crate::sys::mounts::unmount_all;
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().canonicalize().unwrap();
+        let mut logger = logger(&at, &[("p", 1000)]);
+        // Rotated: it goes before the one that is being written.
+        let stuck = at.join("p/c/0.log.20000101-000000");
+        fs::write(&stuck, [b'x'; 5000]).unwrap();
+        // A file that something is mounted on cannot be removed.
+        rustix::mount::mount_bind(&stuck, &stuck).unwrap();
+        logger.shrink_to(500);
+        let left = logger.total;
+        unmount_all(&stuck).unwrap();
+        assert_eq!(left, Some(5000));
+        assert_eq!(logger.logs[&id(1)].dropped, 1000);
     }
 }

@@ -11,7 +11,7 @@ const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 /// `struct ifaddrmsg`.
 const HEADER_BYTES: usize = 8;
-const RT_SCOPE_UNIVERSE: u8 = 0;
+pub(super) const RT_SCOPE_UNIVERSE: u8 = 0;
 /// An address without an end (linux/if_addr.h).
 const IFA_F_PERMANENT: u8 = 0x80;
 

@@ -123,6 +123,35 @@ fn linux_a_leased_address_is_told_from_one_that_stays() {
 }
 
 #[test]
+fn linux_changes_that_other_machines_notice_are_told() {
+    let (netns, mut netlink) = fresh();
+    let changes = netns::run_in(&netns, Changes::open).unwrap().unwrap();
+    assert_eq!(changes.take().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    netlink.add_bridge("br", Mac([2, 0, 0, 0, 0, 1]), 1500).unwrap();
+    let link = netlink.link("br").unwrap().unwrap().index;
+    netlink.set_up(link, true).unwrap();
+    // What the kernel itself gives a link matters to nobody.
+    assert!(!changes.take().unwrap_or(false));
+    netlink.replace_address(&Address { global: false, ..address(link, "10.9.9.9", 32) }).unwrap();
+    assert!(!changes.take().unwrap());
+    let mine = address(link, "10.1.2.3", 24);
+    netlink.replace_address(&mine).unwrap();
+    assert!(changes.take().unwrap());
+    let route = |destination: &str, prefix_len| Route { destination: ip(destination), prefix_len, ..default(link) };
+    netlink.replace_route(&route("10.3.0.0", 16)).unwrap();
+    assert!(!changes.take().unwrap());
+    netlink.replace_route(&default(link)).unwrap();
+    assert!(changes.take().unwrap());
+    netlink.delete_address(&mine).unwrap();
+    assert!(changes.take().unwrap());
+    assert_eq!(changes.take().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+}
+
+fn default(link: u32) -> Route {
+    Route::default_via(ip("10.1.2.1"), link)
+}
+
+#[test]
 fn linux_refusals_say_what_was_asked_of_which_object() {
     if !is_root() {
         return;

@@ -5,12 +5,14 @@
 //! Needs neither threads nor an event loop: the kernel has queued its answer before the request's `send` returns.
 
 mod addresses;
+mod changes;
 mod links;
 #[cfg(test)]
 mod linux_tests;
 mod routes;
 
 pub use addresses::Address;
+pub use changes::Changes;
 pub use links::{Link, Mac, Veth};
 pub use routes::Route;
 
@@ -369,6 +371,7 @@ mod tests {
             }
             let _ = attributes_of(&bytes).count();
             let _ = (links::parse(&bytes), addresses::parse(&bytes), routes::parse(&bytes));
+            let _ = changes::concerns_the_node(&bytes);
         }
     }
 }

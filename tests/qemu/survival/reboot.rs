@@ -28,6 +28,7 @@ fn the_node_comes_back_as_it_was() {
     orphans_are_reaped(&node);
     the_agent_is_kept(&node, &known);
     known = Known::of(&node.wait("all pods are as before", settled));
+    node.wait("the one that ends last runs", |pods| pods.main("last").is_some_and(|main| main.runs()));
     goes_down(node, "TERM");
 
     let mut seed = Seed::new();
@@ -57,6 +58,8 @@ fn manifests() -> Vec<(&'static str, String)> {
          command: [sh, -c, 'echo init >>/notes/once'], volumeMounts: [{name: notes, mountPath: /notes}]}],";
     // It takes its time to end: a sidecar that is told to end together with it is faster.
     let slow = "trap 'usleep 1500000; echo main >>/notes/order; exit 0' TERM; while :; do usleep 100000; done";
+    // It ends when all others have: its end is the last that a shutdown stores.
+    let last = "trap 'usleep 5000000; exit 0' TERM; while :; do usleep 100000; done";
     let twice = "echo start >>/notes/well; [ $(wc -l </notes/well) = 2 ]";
     // Both answer the shutdown's signal with success, which is no end: they have to come back.
     let keep = "restartPolicy: OnFailure, terminationGracePeriodSeconds: 30,";
@@ -68,6 +71,7 @@ fn manifests() -> Vec<(&'static str, String)> {
             pod("stubborn", "terminationGracePeriodSeconds: 3,", "", "trap '' TERM; while :; do usleep 100000; done"),
         ),
         ("order", pod("order", &order, "", slow)),
+        ("last", pod("last", "restartPolicy: Never, terminationGracePeriodSeconds: 30,", "", last)),
         ("crash", pod("crash", "", "", "exit 1")),
         ("well", pod("well", "restartPolicy: OnFailure,", "", twice)),
         ("ill", pod("ill", "restartPolicy: Never,", "", "echo start >>/notes/ill; exit 3")),
@@ -168,6 +172,7 @@ fn stopped_in_order(node: &Node) {
     let end = |name| pods.main(name).unwrap().last_end().map(|(code, reason)| (code, reason.to_owned()));
     assert_eq!(end("keep"), Some((0, "Completed".to_owned())), "{}", node.story());
     assert_eq!(end("stubborn"), Some((137, "Error".to_owned())), "{}", node.story());
+    assert_eq!(end("last"), Some((0, "Completed".to_owned())), "{}", node.story());
 }
 
 /// Lets pods come and go and an image arrive, and cuts the power at some moment of that.
