@@ -3,6 +3,7 @@
 # They come from where the code comes from: each crate's own files, the Rust toolchain, libseccomp's source, Debian's musl.
 . "$(dirname "$0")/lib.sh"
 "$ROOT/cross/tools.sh"
+hold_lock
 out=$TARGET/licences
 part=$(mktemp -d "$TARGET/licences.XXXXXX")
 trap 'rm -rf "$part"' EXIT
