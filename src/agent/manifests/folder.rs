@@ -99,10 +99,10 @@ impl Folder {
         let mut again = false;
         self.links.clear();
         let mut seen = BTreeSet::new();
-        for name in names {
+        for Entry { name, is_link } in names {
             let path = self.path.join(&name);
             let text = path.to_string_lossy().into_owned();
-            if path.is_symlink() {
+            if is_link {
                 self.links.push(path.clone());
             }
             match self.read(&path, &text) {
@@ -125,7 +125,7 @@ impl Folder {
 
     /// The names of possible manifests, none for a missing folder; and whether the folder's content was lost rather than
     /// removed.
-    fn list(&mut self) -> io::Result<(Option<Vec<OsString>>, bool)> {
+    fn list(&mut self) -> io::Result<(Option<Vec<Entry>>, bool)> {
         let entries = match std::fs::read_dir(&self.path) {
             Ok(entries) => entries,
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -135,9 +135,12 @@ impl Folder {
         };
         let mut names = Vec::new();
         for entry in entries {
-            let name = entry?.file_name();
+            let entry = entry?;
+            let name = entry.file_name();
             if is_manifest(&name.to_string_lossy()) {
-                names.push(name);
+                // One that is gone meanwhile is no link.
+                let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+                names.push(Entry { name, is_link });
             }
         }
         names.sort_unstable();
@@ -215,6 +218,14 @@ impl Folder {
             Err(error) => failed(error),
         }
     }
+}
+
+/// A name that can be a manifest's, in lexical order.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    name: OsString,
+    /// The folder itself says so: nothing is asked for each file.
+    is_link: bool,
 }
 
 enum Read {
