@@ -12,12 +12,12 @@ use crate::model::supervise::ChildReport;
 use crate::runtime::devices::{self, Rule};
 use crate::runtime::request::{CreateRequest, REQUEST_FILE, ROOT_FOLDER, SPEC_FILE};
 use crate::sys::program::{self, Side};
-use crate::sys::{confined, inside, overlay, privileges};
+use crate::sys::{confined, inside, namespaces, overlay, privileges};
 use libcontainer::container::Container;
 use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::notify_socket::{NOTIFY_FILE, NotifySocket};
 use libcontainer::syscall::syscall::SyscallType;
-use oci_spec::runtime::LinuxResources;
+use oci_spec::runtime::{LinuxNamespaceType, LinuxResources};
 use serde::de::DeserializeOwned;
 use std::io;
 use std::os::unix::fs::symlink;
@@ -146,8 +146,19 @@ impl Making<'_> {
         }
     }
 
-    /// Makes the mounts that are ours. In the container's group, whose memory they take.
+    /// Makes the mounts that are ours: in the container's group, whose memory they take, and in the pod's namespaces,
+    /// of which some filesystems show the one that they were mounted from.
     fn mount(&self) -> Result<(), CreateError> {
+        for namespace in self.request.spec.linux().iter().flat_map(|linux| linux.namespaces().iter().flatten()) {
+            if let (LinuxNamespaceType::Network | LinuxNamespaceType::Ipc, Some(path)) =
+                (namespace.typ(), namespace.path())
+            {
+                namespaces::enter(path).map_err(CreateError::file("enter namespace", path))?;
+            }
+        }
+        // libcontainer makes the container another one, which begins at the same group.
+        namespaces::leave_cgroup_namespace()
+            .map_err(|error| CreateError::system("make a cgroup namespace")(error.into()))?;
         let root = confined::open_root(self.root).map_err(CreateError::file("open", self.root))?;
         for OwnMount { destination, what } in self.mounts {
             match what {
@@ -158,10 +169,8 @@ impl Making<'_> {
                         source: cause,
                     })
                 }
-                What::New { kind, attributes, options } => {
-                    inside::mount(&root, destination, kind, *attributes, options)
-                        .map_err(CreateError::file("mount a filesystem at", destination))
-                }
+                What::New(new) => inside::mount(&root, destination, new)
+                    .map_err(CreateError::file("mount a filesystem at", destination)),
             }?;
         }
         Ok(())
