@@ -6,7 +6,7 @@ use super::error::CreateError;
 use super::executor::ProgramExecutor;
 use super::launch::Launch;
 use super::limits::{Group, Limits};
-use super::report::{Report, StatusReader};
+use super::report::{Report, StatusReader, wait_for_any};
 use super::streams;
 use crate::model::supervise::ChildReport;
 use crate::runtime::devices::{self, Rule};
@@ -137,8 +137,8 @@ impl Making<'_> {
         };
         group.confine_devices(rules)?;
         // What the first process says itself is the better text, and comes before libcontainer has cleaned up.
-        let said = self.status.wait_or_end(&process).map_err(CreateError::system("wait for the container"))?;
-        let report = if said { self.status.said() } else { self.status.said().or_else(|| outcome.said()) };
+        wait_for_any(&[self.status, &outcome], &process).map_err(CreateError::system("wait for the container"))?;
+        let report = self.status.said().or_else(|| outcome.said());
         match report {
             Some(created @ ChildReport::Created { .. }) => Ok(created),
             Some(failure) => Err(CreateError::Program(failure)),
