@@ -122,7 +122,8 @@ fn prepare(rooms: &Rooms, pod: &Pod, sandbox: &SandboxEntry, plan: &StartPlan) -
         host_devices: &host_devices,
         seccomp_default: rooms.config.seccomp_default,
     };
-    let (oci, request) = spec::build(&inputs).map_err(|error| failure(error.reason(), chain(&error)))?;
+    let (oci, mut request) = spec::build(&inputs).map_err(|error| failure(error.reason(), chain(&error)))?;
+    request.others = Some(rooms.pods_run_dir());
     rooms.cgroups.create_container(&plan.cgroup).map_err(create_error)?;
     let bundle = rooms.bundle_dir(&plan.id);
     write_request(&bundle, &request).map_err(create_error)?;

@@ -12,7 +12,7 @@ use crate::model::supervise::ChildReport;
 use crate::runtime::devices::{self, Rule};
 use crate::runtime::request::{CreateRequest, REQUEST_FILE, ROOT_FOLDER, SPEC_FILE};
 use crate::sys::program::{self, Side};
-use crate::sys::{confined, inside, namespaces, overlay, privileges};
+use crate::sys::{confined, inside, mounts, namespaces, overlay, privileges};
 use libcontainer::container::Container;
 use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::notify_socket::{NOTIFY_FILE, NotifySocket};
@@ -58,6 +58,7 @@ pub(super) fn create(bundle: &Path, report: &Report) -> Result<(), CreateError> 
         request: &request,
         root: &root,
         mounts: &derived.mounts,
+        all_bound: derived.spec.mounts().iter().flatten().all(|mount| mount.typ().as_deref() != Some("bind")),
         work: &work.0,
         console: console.as_ref(),
         status: &status,
@@ -115,6 +116,8 @@ struct Making<'a> {
     request: &'a CreateRequest,
     root: &'a Path,
     mounts: &'a [OwnMount],
+    /// Nothing of the node is left for libcontainer to mount.
+    all_bound: bool,
     work: &'a Path,
     console: Option<&'a Console>,
     status: &'a StatusReader,
@@ -172,6 +175,12 @@ impl Making<'_> {
                 What::New(new) => inside::mount(&root, destination, new)
                     .map_err(CreateError::file("mount a filesystem at", destination)),
             }?;
+        }
+        if let Some(others) = &self.request.others
+            && self.all_bound
+        {
+            // Where it is no mount point it costs time and nothing else.
+            let _ = mounts::let_go(others);
         }
         Ok(())
     }
