@@ -41,6 +41,8 @@ pub(super) struct Looping {
     /// Conditions of the node by their word; only those with a text are shown.
     pub(super) conditions: BTreeMap<&'static str, Option<String>>,
     pub(super) dirty: BTreeSet<PodUid>,
+    /// Pods whose facts of this boot have changed and are not kept yet.
+    pub(super) owed: BTreeSet<PodUid>,
     pub(super) node_dirty: bool,
     /// The supervisor's table was taken over at least once: before that nothing is known to be absent.
     pub(super) table_seen: bool,
@@ -73,14 +75,10 @@ impl Looping {
                 }
             };
             let Some(input) = input else { return };
-            if !self.take(input) {
-                return;
-            }
             // What has queued up meanwhile is one pass, not many.
-            while let Ok(input) = from.try_recv() {
-                if !self.take(input) {
-                    return;
-                }
+            let mut queued = std::iter::once(input).chain(std::iter::from_fn(|| from.try_recv().ok()));
+            if !queued.all(|input| self.take(input)) {
+                return self.keep_all_volatile();
             }
         }
     }

@@ -17,6 +17,7 @@ use crate::plan::fold::Changes;
 use crate::plan::{self, Admission, Grants, NodeObserved, Plan, PodSummary};
 use crate::sys::clock;
 use crate::sys::random;
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -48,6 +49,7 @@ impl Looping {
     /// Makes reality and decisions meet again. Returns when nothing more can be decided now.
     pub(super) fn settle(&mut self) {
         if !self.table_seen || !(self.desired.ready() || self.shutdown.is_some()) {
+            self.keep_all_volatile();
             self.publisher.flush();
             return;
         }
@@ -65,6 +67,8 @@ impl Looping {
             let Some(uid) = self.dirty.pop_first() else { break };
             self.look(&uid, now);
         }
+        // What has changed of pods that cannot be looked at yet.
+        self.keep_all_volatile();
         self.power_off_when_quiet();
         self.conditions.insert("FactsNotStored", self.journal.refused());
         let shown = self.conditions.iter().filter_map(|(word, text)| Some(((*word).to_owned(), text.clone()?)));
@@ -105,8 +109,8 @@ impl Looping {
             slot.desired = true;
         }
         let cause = if self.shutdown.is_some() { StopCause::Shutdown } else { StopCause::Removed };
-        let unwanted = |uid: &PodUid| !wanted.iter().any(|pod| pod.uid == *uid);
-        let to_stop: Vec<PodUid> = self.slots.keys().filter(|uid| unwanted(uid)).cloned().collect();
+        let wanted: BTreeSet<&PodUid> = wanted.iter().map(|pod| &pod.uid).collect();
+        let to_stop: Vec<PodUid> = self.slots.keys().filter(|uid| !wanted.contains(uid)).cloned().collect();
         for uid in to_stop {
             let cause = cause.clone();
             self.fold(&uid, |slot, now| {
@@ -166,12 +170,27 @@ impl Looping {
             self.journal.pod_later(uid, bytes);
         }
         if changes.volatile {
-            executor::keep_volatile(&self.rooms, uid, &slot.facts.volatile);
+            self.owed.insert(uid.clone());
         }
         if let Some(pod) = slot.pod.clone() {
             for event in changes.events {
                 self.publisher.event(&pod, event, now.wall);
             }
+        }
+    }
+
+    /// Keeps the pod's facts of this boot, if they changed: once for all changes of a pass, before its actions start.
+    fn keep_volatile(&mut self, uid: &PodUid) {
+        if self.owed.remove(uid)
+            && let Some(slot) = self.slots.get(uid)
+        {
+            executor::keep_volatile(&self.rooms, uid, &slot.facts.volatile);
+        }
+    }
+
+    pub(super) fn keep_all_volatile(&mut self) {
+        while let Some(uid) = self.owed.first().cloned() {
+            self.keep_volatile(&uid);
         }
     }
 
@@ -203,6 +222,7 @@ impl Looping {
         self.node_dirty |= finished;
         self.keep(uid, from_table, now);
         self.keep(uid, from_status, now);
+        self.keep_volatile(uid);
         self.carry_out(uid, plan, now);
     }
 

@@ -120,6 +120,7 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
         committed: 0,
         conditions: BTreeMap::new(),
         dirty: BTreeSet::new(),
+        owed: BTreeSet::new(),
         node_dirty: true,
         facts_complete: opened.complete && all_understood,
         remains_seen: false,

@@ -37,12 +37,21 @@ pub(super) async fn start(
     };
     let at = Arc::clone(rooms);
     let made = tokio::task::spawn_blocking(move || prepare(&at, &pod, &sandbox, &plan)).await;
-    let spec = match made {
-        Ok(Ok(spec)) => spec,
+    let Prepared { spec, oci } = match made {
+        Ok(Ok(prepared)) => prepared,
         Ok(Err(failure)) => return Outcome::Failed(failure),
         Err(error) => return because("CreateContainerError", &error),
     };
-    match rooms.supervisor.ask(Ask::Start(spec)).await {
+    let file = Path::new(&spec.bundle).join(SPEC_FILE);
+    // Only people read it: nothing waits for it but the end of this action, so that it is not written after its removal.
+    let told = tokio::task::spawn_blocking(move || {
+        let bytes = serde_json::to_vec(&*oci).map_err(std::io::Error::from);
+        if let Err(error) = bytes.and_then(|bytes| std::fs::write(&file, bytes)) {
+            tracing::warn!(path = %file.display(), %error, "the container's OCI spec could not be written");
+        }
+    });
+    let (answer, _) = tokio::join!(rooms.supervisor.ask(Ask::Start(spec)), told);
+    match answer {
         Ok(Reply::Container(entry)) => Outcome::Container { entry },
         Ok(other) => failed("RunContainerError", format!("the supervisor answered {other:?}")),
         Err(error) => because("RunContainerError", &error),
@@ -63,8 +72,16 @@ fn config_error<E: Error>(error: E) -> Failure {
     failure("CreateContainerConfigError", chain(&error))
 }
 
+/// What a start needs.
+struct Prepared {
+    /// For the supervisor.
+    spec: StartSpec,
+    /// For people.
+    oci: Box<oci_spec::runtime::Spec>,
+}
+
 /// Writes everything that the create child needs and makes the container's cgroup.
-fn prepare(rooms: &Rooms, pod: &Pod, sandbox: &SandboxEntry, plan: &StartPlan) -> Result<StartSpec, Failure> {
+fn prepare(rooms: &Rooms, pod: &Pod, sandbox: &SandboxEntry, plan: &StartPlan) -> Result<Prepared, Failure> {
     let containers = pod.spec.init_containers.iter().chain(&pod.spec.containers);
     let container = containers.into_iter().find(|c| c.name == plan.container);
     let container = container.ok_or_else(|| config_error_text(format!("no container {:?}", plan.container)))?;
@@ -106,12 +123,13 @@ fn prepare(rooms: &Rooms, pod: &Pod, sandbox: &SandboxEntry, plan: &StartPlan) -
         masked: &rooms.thermal,
         seccomp_default: rooms.config.seccomp_default,
     };
-    let (oci, request) = spec::build(&inputs).map_err(|error| failure(error.reason(), chain(&error)))?;
+    let (oci, mut request) = spec::build(&inputs).map_err(|error| failure(error.reason(), chain(&error)))?;
+    request.others = Some(rooms.pods_run_dir());
     rooms.cgroups.create_container(&plan.cgroup).map_err(create_error)?;
     let bundle = rooms.bundle_dir(&plan.id);
-    write_bundle(&bundle, &oci, &request).map_err(create_error)?;
+    write_request(&bundle, &request).map_err(create_error)?;
     prepare_log(pod, container, plan).map_err(create_error)?;
-    Ok(StartSpec {
+    let spec = StartSpec {
         id: plan.id.clone(),
         pod: pod.uid.clone(),
         name: container.name.clone(),
@@ -122,7 +140,8 @@ fn prepare(rooms: &Rooms, pod: &Pod, sandbox: &SandboxEntry, plan: &StartPlan) -
         tty: container.tty,
         stdin: container.stdin,
         timeout_ms: plan.timeout.0,
-    })
+    };
+    Ok(Prepared { spec, oci: Box::new(oci) })
 }
 
 fn config_error_text(message: String) -> Failure {
@@ -215,13 +234,8 @@ fn mounted_volumes(rooms: &Rooms, pod: &Pod, container: &Container) -> Result<Ve
     container.mounts.iter().map(bind).collect()
 }
 
-fn write_bundle(
-    bundle: &Path,
-    oci: &oci_spec::runtime::Spec,
-    request: &crate::runtime::request::CreateRequest,
-) -> std::io::Result<()> {
+fn write_request(bundle: &Path, request: &crate::runtime::request::CreateRequest) -> std::io::Result<()> {
     std::fs::create_dir_all(bundle)?;
-    std::fs::write(bundle.join(SPEC_FILE), serde_json::to_vec(oci)?)?;
     std::fs::write(bundle.join(REQUEST_FILE), serde_json::to_vec(request)?)
 }
 

@@ -8,8 +8,10 @@ use crate::model::{ContainerId, PodUid};
 use crate::network::Bridge;
 use crate::runtime::cgroup::Cgroups;
 use crate::runtime::client::Client;
+use crate::sys::mounts;
 use crate::volumes::PodDirs;
 use std::net::IpAddr;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 /// Why a room could not be opened.
@@ -54,6 +56,7 @@ impl Rooms {
     pub fn open(config: Config, node_name: String) -> Result<Self, RoomsError> {
         let data = Path::new(&config.data_dir);
         let run = Path::new(&config.run_dir);
+        split_off_pods(run);
         let (network, prefix_len) = config.pod_cidr;
         let logs = LogLimits {
             max_size: config.container_log_max_bytes,
@@ -79,6 +82,12 @@ impl Rooms {
         PodDirs::new(Path::new(&self.config.data_dir), Path::new(&self.config.run_dir), uid)
     }
 
+    /// `/run/armlet/pods`: a mount point of its own, if that could be had.
+    #[must_use]
+    pub fn pods_run_dir(&self) -> PathBuf {
+        pods_run_dir(Path::new(&self.config.run_dir))
+    }
+
     /// `/run/armlet/bundles/<container id>`.
     #[must_use]
     pub fn bundle_dir(&self, id: &ContainerId) -> PathBuf {
@@ -97,6 +106,21 @@ fn first_address(network: IpAddr) -> IpAddr {
     match network {
         IpAddr::V4(a) => IpAddr::V4((u32::from(a).saturating_add(1)).into()),
         IpAddr::V6(a) => IpAddr::V6((u128::from(a).saturating_add(1)).into()),
+    }
+}
+
+fn pods_run_dir(run: &Path) -> PathBuf {
+    run.join("pods")
+}
+
+/// Each pod has something mounted in there, and each start copies the table of mounts and reads it several times.
+/// Without this a start takes the longer the more pods there are.
+fn split_off_pods(run: &Path) {
+    let folder = pods_run_dir(run);
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o750).create(&folder);
+    let made = made.and_then(|()| mounts::split_off(&folder));
+    if let Err(error) = made {
+        tracing::warn!("make {} a mount point: {error}", folder.display());
     }
 }
 

@@ -62,14 +62,12 @@ pub(super) async fn create(rooms: &Arc<Rooms>, uid: PodUid, pod: Option<Arc<Pod>
     if made != Outcome::Done {
         return made;
     }
-    match rooms.supervisor.ask(Ask::CreateSandbox(spec)).await {
-        Ok(Reply::Pod(sandbox)) => {
-            let rooms = Arc::clone(rooms);
-            let events = tokio::task::spawn_blocking(move || dns_events(&rooms, &of)).await;
-            Outcome::Sandbox { sandbox, events: events.unwrap_or_default() }
-        }
-        Ok(other) => failed("FailedCreatePodSandBox", format!("the supervisor answered {other:?}")),
-        Err(error) => because("FailedCreatePodSandBox", &error),
+    let at = Arc::clone(rooms);
+    let events = tokio::task::spawn_blocking(move || dns_events(&at, &of));
+    match tokio::join!(rooms.supervisor.ask(Ask::CreateSandbox(spec)), events) {
+        (Ok(Reply::Pod(sandbox)), events) => Outcome::Sandbox { sandbox, events: events.unwrap_or_default() },
+        (Ok(other), _) => failed("FailedCreatePodSandBox", format!("the supervisor answered {other:?}")),
+        (Err(error), _) => because("FailedCreatePodSandBox", &error),
     }
 }
 

@@ -43,7 +43,7 @@ impl Bridge {
 /// [`NetworkError::NotABridge`] when the name belongs to something else; what the kernel refuses.
 pub fn ensure_bridge(bridge: &Bridge) -> Result<()> {
     let mut netlink = of(&bridge.name, Netlink::open())?;
-    let mtu = super::uplink::read(&mut netlink).map(|uplink| uplink.map_or(DEFAULT_MTU, |found| found.mtu))?;
+    let mtu = super::uplink::mtu(&mut netlink)?.unwrap_or(DEFAULT_MTU);
     ensure(&mut netlink, bridge, mtu).map(drop)
 }
 
@@ -87,10 +87,8 @@ pub(super) fn ensure(netlink: &mut Netlink, bridge: &Bridge, mtu: u32) -> Result
 /// Gives a link one address and takes other global ones of the same family away: they are left from another
 /// configuration or another pod.
 pub(super) fn only_address(netlink: &mut Netlink, object: &str, wanted: &Address) -> Result<()> {
-    let present = of(object, netlink.addresses())?;
-    let mine = |a: &&Address| {
-        a.link == wanted.link && a.global && a.address.is_ipv4() == wanted.address.is_ipv4() && *a != wanted
-    };
+    let present = of(object, netlink.addresses_like(wanted.address))?;
+    let mine = |a: &&Address| a.link == wanted.link && a.global && *a != wanted;
     for other in present.iter().filter(mine) {
         match netlink.delete_address(other) {
             Err(e) if e.is_missing() => {}

@@ -51,19 +51,36 @@ pub fn attach(link: &PodLink) -> Result<()> {
     }
     let pod = link.pod.as_str();
     let mut node = of(pod, Netlink::open())?;
-    let mtu = uplink::read(&mut node)?.map_or(DEFAULT_MTU, |found| found.mtu);
+    let mtu = uplink::mtu(&mut node)?.unwrap_or(DEFAULT_MTU);
     let bridge = ensure(&mut node, &link.bridge, mtu)?;
     let netns = netns::open(&link.netns).map_err(|source| NetworkError::Netns { path: link.netns.clone(), source })?;
     let mut inside = of(pod, Netlink::open_in(&netns))?;
     if let Some(lo) = of(pod, inside.link("lo"))?.filter(|lo| !lo.up) {
         of(pod, inside.set_up(lo.index, true))?;
     }
-    let (outer, eth0) = pair(&mut node, &mut inside, link, &netns, &bridge, mtu)?;
+    let Pair { outer, eth0, new } = pair(&mut node, &mut inside, link, &netns, &bridge, mtu)?;
     let address = Address { link: eth0.index, address: link.address, prefix_len, global: true };
-    only_address(&mut inside, pod, &address)?;
+    if new {
+        // Nobody talks to a port of the bridge itself, and the search for others with its address would reach all pods.
+        // Without IPv6 there is nothing to keep off.
+        let _ = node.set_no_own_address(outer.index);
+        of(pod, inside.replace_address(&address))?;
+    } else {
+        only_address(&mut inside, pod, &address)?;
+    }
     of(pod, node.set_up(outer.index, true))?;
     of(pod, inside.set_up(eth0.index, true))?;
     of(pod, inside.replace_route(&Route::default_via(gateway, eth0.index)))
+}
+
+/// A pod's veth pair.
+struct Pair {
+    /// The node's end.
+    outer: Link,
+    /// The pod's.
+    eth0: Link,
+    /// It was made just now.
+    new: bool,
 }
 
 /// The two ends of the pod's veth pair, made when they are not there or do not belong together.
@@ -74,7 +91,7 @@ fn pair(
     netns: &OwnedFd,
     bridge: &Link,
     mtu: u32,
-) -> Result<(Link, Link)> {
+) -> Result<Pair> {
     let pod = link.pod.as_str();
     let name = outer_name(&link.pod);
     let outer = of(pod, node.link(&name))?;
@@ -85,7 +102,7 @@ fn pair(
             if outer.master != Some(bridge.index) {
                 of(pod, node.set_master(outer.index, Some(bridge.index)))?;
             }
-            return Ok((outer.clone(), eth0.clone()));
+            return Ok(Pair { outer: outer.clone(), eth0: eth0.clone(), new: false });
         }
     }
     // Left from another sandbox or another address. Removing one end removes its other.
@@ -106,7 +123,7 @@ fn pair(
     let vanished = |name: &str| NetworkError::Vanished { of: pod.to_owned(), name: name.to_owned() };
     let outer = of(pod, node.link(&name))?.ok_or_else(|| vanished(&name))?;
     let eth0 = of(pod, inside.link(INSIDE))?.ok_or_else(|| vanished(INSIDE))?;
-    Ok((outer, eth0))
+    Ok(Pair { outer, eth0, new: true })
 }
 
 /// Removes a pod's link. Needs no namespace, and a link that is gone is no error: safe to repeat.

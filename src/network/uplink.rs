@@ -2,7 +2,7 @@
 
 use super::{Result, of};
 use crate::sys::netlink::{Address, Link, Netlink, Route};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The link over which the node reaches others.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,12 +38,27 @@ pub(super) fn read(netlink: &mut Netlink) -> Result<Option<Uplink>> {
     Ok(choose(&links, &addresses, &routes))
 }
 
+/// The uplink's largest packet. What is asked for does not grow with the number of pods, each of which has links,
+/// addresses and IPv6 routes on the node.
+pub(super) fn mtu(netlink: &mut Netlink) -> Result<Option<u32>> {
+    for family in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
+        let routes = of("node", netlink.routes_like(family))?;
+        if let Some(index) = default_route(&routes).and_then(|route| route.link)
+            && let Some(link) = of("node", netlink.link_at(index))?
+        {
+            return Ok(Some(link.mtu));
+        }
+    }
+    Ok(read(netlink)?.map(|found| found.mtu))
+}
+
+fn default_route(routes: &[Route]) -> Option<&Route> {
+    let defaults = routes.iter().filter(|r| r.prefix_len == 0 && r.gateway.is_some());
+    defaults.min_by_key(|r| (r.destination.is_ipv6(), r.metric))
+}
+
 fn choose(links: &[Link], addresses: &[Address], routes: &[Route]) -> Option<Uplink> {
-    let default = routes
-        .iter()
-        .filter(|r| r.prefix_len == 0 && r.gateway.is_some())
-        .min_by_key(|r| (r.destination.is_ipv6(), r.metric))
-        .and_then(|r| links.iter().find(|link| Some(link.index) == r.link));
+    let default = default_route(routes).and_then(|r| links.iter().find(|link| Some(link.index) == r.link));
     // Without a default route: a link that is a device, not a bridge, tunnel or veth end made by software.
     let first = || {
         links.iter().find(|link| {

@@ -31,6 +31,10 @@ pub struct CreateRequest {
     /// The system call filter.
     #[serde(default)]
     pub filter: Option<FilterProgram>,
+    /// A mount point of the node, with other pods' things mounted below it. Nothing of it is needed once the container's
+    /// own mounts are made: all that reads the table of mounts after that is quicker without.
+    #[serde(default)]
+    pub others: Option<PathBuf>,
     /// The OCI spec without its seccomp profile, which is long and has become `filter`.
     pub spec: Box<Spec>,
 }

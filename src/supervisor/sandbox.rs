@@ -2,8 +2,7 @@
 
 use crate::model::supervise::SandboxSpec;
 use crate::sys::namespaces::{self, Namespace};
-use crate::sys::netlink::Netlink;
-use crate::sys::{children, seqpacket};
+use crate::sys::{children, netns, seqpacket};
 use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::io;
 use std::path::PathBuf;
@@ -34,15 +33,8 @@ enum MakeError {
         #[source]
         source: io::Error,
     },
-    #[error("bring up the loopback link")]
-    Loopback {
-        #[source]
-        source: crate::sys::netlink::NetlinkError,
-    },
     #[error("{name:?} is not a sysctl's name")]
     Name { name: String },
-    #[error("the namespace has no loopback link")]
-    NoLoopback,
 }
 
 /// Forks the helper. Gives its process id and the socket on which the answer comes.
@@ -89,7 +81,8 @@ fn make(spec: &SandboxSpec) -> Result<Vec<OwnedFd>, MakeError> {
         if let Some(name) = &spec.hostname {
             rustix::system::sethostname(name.as_bytes()).map_err(system("set the host name"))?;
         }
-        loopback_up()?;
+        let operation = || "bring up the loopback link".to_owned();
+        netns::loopback_up().map_err(|source| MakeError::System { operation: operation(), source })?;
     }
     for (name, value) in &spec.sysctls {
         let path = sysctl_path(name).ok_or_else(|| MakeError::Name { name: name.clone() })?;
@@ -97,13 +90,6 @@ fn make(spec: &SandboxSpec) -> Result<Vec<OwnedFd>, MakeError> {
             .map_err(|source| MakeError::System { operation: format!("set sysctl {name} to {value:?}"), source })?;
     }
     kinds.iter().map(|kind| namespaces::open_own(*kind).map_err(system("open a namespace"))).collect()
-}
-
-fn loopback_up() -> Result<(), MakeError> {
-    let failed = |source| MakeError::Loopback { source };
-    let mut netlink = Netlink::open().map_err(failed)?;
-    let lo = netlink.link("lo").map_err(failed)?.ok_or(MakeError::NoLoopback)?;
-    netlink.set_up(lo.index, true).map_err(failed)
 }
 
 /// The file of a sysctl. Dots separate parts; where the first separator is a slash, slashes separate and dots are

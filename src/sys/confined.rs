@@ -21,7 +21,19 @@ pub fn open_root(path: &Path) -> io::Result<OwnedFd> {
 /// # Errors
 /// What openat2(2) says; ENOSYS before Linux 5.6.
 pub fn open(root: impl AsFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    resolve(root, path, flags, ResolveFlags::NO_MAGICLINKS)
+}
+
+/// The same where no part of the path is a link.
+///
+/// # Errors
+/// As [`open`], and ELOOP at a link.
+pub fn open_straight(root: impl AsFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    resolve(root, path, flags, ResolveFlags::NO_SYMLINKS)
+}
+
+fn resolve(root: impl AsFd, path: &Path, flags: OFlags, links: ResolveFlags) -> io::Result<OwnedFd> {
+    let resolve = ResolveFlags::IN_ROOT | links;
     loop {
         match rustix::fs::openat2(root.as_fd(), path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
             // A rename anywhere on the system may make the kernel unsure: it asks for another try.

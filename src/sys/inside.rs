@@ -29,28 +29,38 @@ pub fn bind(root: impl AsFd, source: &Path, destination: &Path, read_only: bool)
     put(tree, place)
 }
 
-/// Mounts a filesystem of its own at `destination` of the root. Options are `name=value` or a name alone.
+/// A filesystem to mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewMount {
+    /// The kernel's name for it.
+    pub kind: String,
+    /// What stands for its device in the tables of mounts.
+    pub source: String,
+    /// Of the mount.
+    pub attributes: MountAttrFlags,
+    /// Of the filesystem: `name=value` or a name alone.
+    pub options: Vec<String>,
+}
+
+/// Mounts a filesystem at `destination` of the root, as the caller's namespaces have it.
 ///
 /// # Errors
-/// What the kernel says: ENODEV for a filesystem that it does not have, EINVAL for an option.
-pub fn mount(
-    root: impl AsFd,
-    destination: &Path,
-    kind: &str,
-    attributes: MountAttrFlags,
-    options: &[String],
-) -> io::Result<()> {
-    let fs = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
-    rustix::mount::fsconfig_set_string(fs.as_fd(), "source", kind)?;
-    for option in options {
+/// What the kernel says: ENODEV for a filesystem that it does not have, EINVAL for an option; ELOOP when sysfs would
+/// be mounted over a link, as then what is to be hidden of it would lie elsewhere.
+pub fn mount(root: impl AsFd, destination: &Path, new: &NewMount) -> io::Result<()> {
+    let fs = rustix::mount::fsopen(new.kind.as_str(), FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_set_string(fs.as_fd(), "source", new.source.as_str())?;
+    for option in &new.options {
         match option.split_once('=') {
             Some((name, value)) => rustix::mount::fsconfig_set_string(fs.as_fd(), name, value)?,
             None => rustix::mount::fsconfig_set_flag(fs.as_fd(), option.as_str())?,
         }
     }
     rustix::mount::fsconfig_create(fs.as_fd())?;
-    let tree = rustix::mount::fsmount(fs.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-    put(tree, place(root, destination, true)?)
+    let tree = rustix::mount::fsmount(fs.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, new.attributes)?;
+    let found = place(root.as_fd(), destination, true)?;
+    let place = if new.kind == "sysfs" { confined::open_straight(root, destination, OFlags::PATH)? } else { found };
+    put(tree, place)
 }
 
 fn put(tree: OwnedFd, place: OwnedFd) -> io::Result<()> {
@@ -77,4 +87,73 @@ fn place(root: impl AsFd, destination: &Path, folder: bool) -> io::Result<OwnedF
         confined::make_file(root.as_fd(), destination, FILE_MODE)?;
     }
     found()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::mounts::is_mount_point;
+    use crate::sys::testing::{is_root, on_small_disk};
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn tmpfs(attributes: MountAttrFlags) -> NewMount {
+        let (kind, source, options) = ("tmpfs".to_owned(), "tmpfs".to_owned(), vec!["mode=711".to_owned()]);
+        NewMount { kind, source, attributes, options }
+    }
+
+    #[test]
+    fn linux_what_is_mounted_stays_inside_and_is_shown_as_asked() {
+        if !is_root() {
+            return;
+        }
+        on_small_disk(4 << 20, |disk| {
+            let (root, volume) = (disk.join("root"), disk.join("volume"));
+            fs::create_dir_all(root.join("real")).unwrap();
+            fs::create_dir_all(volume.join("below")).unwrap();
+            fs::write(volume.join("file"), "text").unwrap();
+            symlink("../../../../volume", root.join("out")).unwrap();
+            symlink("/real", root.join("link")).unwrap();
+            let inside = confined::open_root(&root).unwrap();
+            mount(confined::open_root(&volume).unwrap(), Path::new("/below"), &tmpfs(MountAttrFlags::empty())).unwrap();
+            fs::write(volume.join("below/file"), "deep").unwrap();
+
+            bind(&inside, &volume, Path::new("/link/a"), true).unwrap();
+            assert_eq!(fs::read_to_string(root.join("real/a/below/file")).unwrap(), "deep");
+            let refused = fs::write(root.join("real/a/new"), "").unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::ReadOnlyFilesystem);
+            fs::write(root.join("real/a/below/new"), "").unwrap();
+
+            bind(&inside, &volume.join("file"), Path::new("/etc/file"), false).unwrap();
+            assert_eq!(fs::read_to_string(root.join("etc/file")).unwrap(), "text");
+            fs::write(root.join("etc/file"), "changed").unwrap();
+
+            // A link that would lead out of the root ends in it.
+            bind(&inside, &volume, Path::new("/out"), false).unwrap_err();
+            assert!(!is_mount_point(&volume).unwrap());
+            assert!(bind(&inside, &volume.join("file"), Path::new("/real"), false).is_err());
+            assert!(bind(&inside, &disk.join("nothere"), Path::new("/b"), false).is_err());
+        });
+    }
+
+    #[test]
+    fn linux_a_filesystem_has_its_attributes_and_sysfs_no_link_in_its_way() {
+        if !is_root() {
+            return;
+        }
+        on_small_disk(4 << 20, |root| {
+            let inside = confined::open_root(root).unwrap();
+            mount(&inside, Path::new("/dev"), &tmpfs(MountAttrFlags::MOUNT_ATTR_RDONLY)).unwrap();
+            assert_eq!(fs::metadata(root.join("dev")).unwrap().permissions().mode() & 0o7777, 0o711);
+            assert!(fs::create_dir(root.join("dev/x")).is_err());
+
+            fs::create_dir(root.join("elsewhere")).unwrap();
+            symlink("elsewhere", root.join("sys")).unwrap();
+            let sysfs = NewMount { kind: "sysfs".to_owned(), options: Vec::new(), ..tmpfs(MountAttrFlags::empty()) };
+            let error = mount(&inside, Path::new("/sys"), &sysfs).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(Errno::LOOP.raw_os_error()));
+            let unknown = NewMount { kind: "nothing".to_owned(), ..sysfs };
+            assert!(mount(&inside, Path::new("/x"), &unknown).is_err());
+        });
+    }
 }

@@ -110,6 +110,26 @@ pub fn unmount_all(path: &Path) -> io::Result<()> {
     Err(Errno::BUSY.into())
 }
 
+/// Makes a folder a mount point of its own, so that a namespace can let go of everything that is mounted below it with
+/// one unmount. A folder with mounts below stays as it is: they would be hidden.
+///
+/// # Errors
+/// That of mount(2) or of reading the table of mounts.
+pub fn split_off(folder: &Path) -> io::Result<()> {
+    if mounts_below(folder)?.is_empty() {
+        rustix::mount::mount_bind(folder, folder)?;
+    }
+    Ok(())
+}
+
+/// Takes the mount at `folder` with all mounts below out of the calling thread's namespace.
+///
+/// # Errors
+/// EINVAL when nothing is mounted right there.
+pub fn let_go(folder: &Path) -> io::Result<()> {
+    Ok(unmount(folder, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)?)
+}
+
 /// The mount points at and below a folder, the deepest first, so that they can be unmounted in this order. The folder's
 /// path must be absolute and free of links.
 ///
@@ -193,5 +213,28 @@ mod tests {
         drop(in_use);
         assert!(!is_mount_point(&at).unwrap());
         unmount_all(&at.join("nothere")).unwrap();
+    }
+
+    #[test]
+    fn linux_all_that_is_below_a_folder_goes_with_it() {
+        if !crate::sys::testing::is_root() {
+            return;
+        }
+        crate::sys::testing::on_small_disk(1 << 20, |disk| {
+            let folder = disk.canonicalize().unwrap().join("pods");
+            fs::create_dir_all(folder.join("a")).unwrap();
+            split_off(&folder).unwrap();
+            let tmpfs = Tmpfs { size: None, mode: 0o700, gid: 0, noswap: false, flags: MountFlags::empty() };
+            mount_tmpfs(&folder.join("a"), &tmpfs).unwrap();
+            split_off(&folder).unwrap();
+            assert_eq!(mounts_below(&folder).unwrap(), [folder.join("a"), folder.clone()]);
+            let_go(&folder).unwrap();
+            assert_eq!(mounts_below(&folder).unwrap(), Vec::<PathBuf>::new());
+            assert!(let_go(&folder).is_err());
+            // What is mounted below is not to be hidden.
+            mount_tmpfs(&folder.join("a"), &tmpfs).unwrap();
+            split_off(&folder).unwrap();
+            assert_eq!(mounts_below(&folder).unwrap(), [folder.join("a")]);
+        });
     }
 }

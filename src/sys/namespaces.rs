@@ -5,6 +5,8 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Result;
 use rustix::thread::UnshareFlags;
+use std::os::fd::AsFd as _;
+use std::path::Path;
 
 /// A kind of namespace that a pod's containers share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +34,24 @@ pub fn unshare(kinds: &[Namespace]) -> Result<()> {
     });
     // SAFETY: no flag here touches the descriptor table.
     unsafe { rustix::thread::unshare_unsafe(flags) }
+}
+
+/// Moves this process into a cgroup namespace that begins at the group that it is in.
+///
+/// # Errors
+/// Of unshare.
+pub fn leave_cgroup_namespace() -> Result<()> {
+    // SAFETY: does not touch the descriptor table.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWCGROUP) }
+}
+
+/// Moves the calling thread into the namespace of any kind at `path`.
+///
+/// # Errors
+/// Of open and setns.
+pub fn enter(path: &Path) -> std::io::Result<()> {
+    let namespace = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(rustix::thread::move_into_link_name_space(namespace.as_fd(), None)?)
 }
 
 /// Opens the namespace that this process is in.

@@ -1,10 +1,10 @@
 //! Network namespaces: opened by path, made, and entered by a helper thread.
-#![expect(unsafe_code, reason = "unshare(2) of one namespace of the calling thread")]
+#![expect(unsafe_code, reason = "unshare(2) of one namespace of the calling thread, and an ioctl on a link")]
 
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::Path;
 use std::thread;
 
@@ -39,6 +39,26 @@ pub fn run_in<T: Send>(netns: impl AsFd, work: impl FnOnce() -> T + Send) -> io:
         move_into_link_name_space(netns, Some(LinkNameSpaceType::Network))?;
         Ok(work())
     })?
+}
+
+/// Switches on `lo` in the calling thread's namespace.
+///
+/// # Errors
+/// Of socket(2) and ioctl(2).
+pub fn loopback_up() -> io::Result<()> {
+    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
+    // SAFETY: ifreq is plain data for which all zeroes is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = libc::c_char::from_ne_bytes([*from]);
+    }
+    let up = libc::c_short::try_from(libc::IFF_UP).map_err(io::Error::other)?;
+    request.ifr_ifru.ifru_flags = up;
+    // SAFETY: `request` names a link and its flags, as SIOCSIFFLAGS wants it, and outlives the call.
+    match unsafe { libc::syscall(libc::SYS_ioctl, socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 fn helper<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {

@@ -51,6 +51,17 @@ pub fn reset_all() {
     }
 }
 
+/// The same in a process that [`children::spawn`](super::children::spawn) has started: there every signal had its
+/// default effect, until the start-up code of Rust chose to ignore one.
+pub fn reset_own() {
+    let none = set_of(&[]);
+    // SAFETY: plain system calls with valid arguments.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}
+
 /// The signal that `STOPSIGNAL` names; SIGTERM where it names none that there is, as the runtimes below upstream's kubelet
 /// do.
 #[must_use]

@@ -88,7 +88,7 @@ impl Folder {
 
     /// Looks at the folder. `settled`: enough time has gone since the last look to believe that what is away is removed.
     pub(super) fn look(&mut self, settled: bool) -> Look {
-        let (paths, lost) = match self.list() {
+        let (entries, lost) = match self.list() {
             Ok(listed) => listed,
             Err(error) => {
                 // Known files stay: an error tells nothing about them.
@@ -96,16 +96,16 @@ impl Folder {
                 return Look { event: None, again: Some(DENIED) };
             }
         };
-        let Some(paths) = paths else {
+        let Some(entries) = entries else {
             return self.folder_missing(settled, lost);
         };
         let mut changed = !self.told;
         let (mut busy, mut failed) = (false, false);
         self.links.clear();
         let mut seen = BTreeSet::new();
-        for path in paths {
+        for Entry { path, is_link } in entries {
             let text = path.to_string_lossy().into_owned();
-            if path.is_symlink() {
+            if is_link {
                 self.links.push(path.clone());
             }
             match self.read(&path, &text) {
@@ -127,35 +127,39 @@ impl Folder {
         self.report(changed, again)
     }
 
-    /// The paths of possible manifests, none for a missing folder; and whether the folder's content was lost rather than
+    /// The files that can be manifests, none for a missing folder; and whether the folder's content was lost rather than
     /// removed.
-    fn list(&mut self) -> io::Result<(Option<Vec<PathBuf>>, bool)> {
+    fn list(&mut self) -> io::Result<(Option<Vec<Entry>>, bool)> {
         let entries = match std::fs::read_dir(&self.path) {
             Ok(entries) => entries,
             // Whoever names one file means it, whatever its name.
             Err(e) if e.kind() == io::ErrorKind::NotADirectory && self.path.is_file() => {
                 self.device = Some(self.path.symlink_metadata()?.dev());
-                return Ok((Some(vec![self.path.clone()]), false));
+                let is_link = self.path.is_symlink();
+                return Ok((Some(vec![Entry { path: self.path.clone(), is_link }]), false));
             }
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Ok((None, self.is_elsewhere()));
             }
             Err(e) => return Err(e),
         };
-        let mut paths = Vec::new();
+        let mut files = Vec::new();
         for entry in entries {
-            let name = entry?.file_name();
+            let entry = entry?;
+            let name = entry.file_name();
             if is_manifest(&name.to_string_lossy()) {
-                paths.push(self.path.join(name));
+                // One that is gone meanwhile is no link.
+                let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+                files.push(Entry { path: self.path.join(name), is_link });
             }
         }
-        paths.sort_unstable();
+        files.sort_unstable();
         let device = self.path.metadata()?.dev();
-        let lost = paths.is_empty() && self.device.is_some_and(|before| before != device);
+        let lost = files.is_empty() && self.device.is_some_and(|before| before != device);
         if !lost {
             self.device = Some(device);
         }
-        Ok((Some(paths), lost))
+        Ok((Some(files), lost))
     }
 
     /// Whether the nearest folder above is on another file system than the folder was: then that one went away.
@@ -223,6 +227,14 @@ impl Folder {
             Err(error) => failed(error),
         }
     }
+}
+
+/// A file that can be a manifest, in lexical order.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    path: PathBuf,
+    /// The folder itself says so: nothing is asked for each file.
+    is_link: bool,
 }
 
 enum Read {

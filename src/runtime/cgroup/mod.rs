@@ -110,6 +110,19 @@ impl Cgroups {
             .map_err(|source| CgroupError::Library { operation: "make", cgroup: cgroup.to_owned(), source })
     }
 
+    /// Makes a group in one of those that [`Cgroups::open`] has made. Only if that one is gone is all above it seen to
+    /// again: that takes as long as all the rest.
+    fn make_in_class(&self, cgroup: &str) -> Result<Cgroup, CgroupError> {
+        check(cgroup)?;
+        match std::fs::create_dir(path(cgroup)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.make(cgroup),
+            Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
+                Err(CgroupError::File { operation: "make", cgroup: cgroup.to_owned(), source })
+            }
+            _ => Ok(Cgroup::load(Box::new(V2::new()), cgroup)),
+        }
+    }
+
     /// Enables the controllers for the groups right below one.
     fn enable_below(&self, cgroup: &str) -> Result<(), CgroupError> {
         let all: Vec<String> = self.controllers.iter().map(|name| format!("+{name}")).collect();
@@ -150,7 +163,7 @@ impl Cgroups {
     /// # Errors
     /// [`CgroupError`]; a limit that cannot be kept is one.
     pub fn create_pod(&self, cgroup: &str, limits: &PodLimits) -> Result<(), CgroupError> {
-        let group = self.make(cgroup)?;
+        let group = self.make_in_class(cgroup)?;
         self.enable_below(cgroup)?;
         set_weight(&group, cgroup, limits.cpu_weight)?;
         let failed = |operation| move |source| CgroupError::Library { operation, cgroup: cgroup.to_owned(), source };

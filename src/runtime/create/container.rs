@@ -6,18 +6,18 @@ use super::error::CreateError;
 use super::executor::ProgramExecutor;
 use super::launch::Launch;
 use super::limits::{Group, Limits};
-use super::report::{Report, StatusReader};
+use super::report::{Report, StatusReader, wait_for_any};
 use super::streams;
 use crate::model::supervise::ChildReport;
 use crate::runtime::devices::{self, Rule};
 use crate::runtime::request::{CreateRequest, REQUEST_FILE, ROOT_FOLDER, SPEC_FILE};
 use crate::sys::program::{self, Side};
-use crate::sys::{confined, inside, overlay, privileges};
+use crate::sys::{confined, inside, mounts, namespaces, overlay, privileges};
 use libcontainer::container::Container;
 use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::notify_socket::{NOTIFY_FILE, NotifySocket};
 use libcontainer::syscall::syscall::SyscallType;
-use oci_spec::runtime::LinuxResources;
+use oci_spec::runtime::{LinuxNamespaceType, LinuxResources};
 use serde::de::DeserializeOwned;
 use std::io;
 use std::os::unix::fs::symlink;
@@ -58,6 +58,7 @@ pub(super) fn create(bundle: &Path, report: &Report) -> Result<(), CreateError> 
         request: &request,
         root: &root,
         mounts: &derived.mounts,
+        all_bound: derived.spec.mounts().iter().flatten().all(|mount| mount.typ().as_deref() != Some("bind")),
         work: &work.0,
         console: console.as_ref(),
         status: &status,
@@ -115,6 +116,8 @@ struct Making<'a> {
     request: &'a CreateRequest,
     root: &'a Path,
     mounts: &'a [OwnMount],
+    /// Nothing of the node is left for libcontainer to mount.
+    all_bound: bool,
     work: &'a Path,
     console: Option<&'a Console>,
     status: &'a StatusReader,
@@ -137,8 +140,8 @@ impl Making<'_> {
         };
         group.confine_devices(rules)?;
         // What the first process says itself is the better text, and comes before libcontainer has cleaned up.
-        let said = self.status.wait_or_end(&process).map_err(CreateError::system("wait for the container"))?;
-        let report = if said { self.status.said() } else { self.status.said().or_else(|| outcome.said()) };
+        wait_for_any(&[self.status, &outcome], &process).map_err(CreateError::system("wait for the container"))?;
+        let report = self.status.said().or_else(|| outcome.said());
         match report {
             Some(created @ ChildReport::Created { .. }) => Ok(created),
             Some(failure) => Err(CreateError::Program(failure)),
@@ -146,8 +149,19 @@ impl Making<'_> {
         }
     }
 
-    /// Makes the mounts that are ours. In the container's group, whose memory they take.
+    /// Makes the mounts that are ours: in the container's group, whose memory they take, and in the pod's namespaces,
+    /// of which some filesystems show the one that they were mounted from.
     fn mount(&self) -> Result<(), CreateError> {
+        for namespace in self.request.spec.linux().iter().flat_map(|linux| linux.namespaces().iter().flatten()) {
+            if let (LinuxNamespaceType::Network | LinuxNamespaceType::Ipc, Some(path)) =
+                (namespace.typ(), namespace.path())
+            {
+                namespaces::enter(path).map_err(CreateError::file("enter namespace", path))?;
+            }
+        }
+        // libcontainer makes the container another one, which begins at the same group.
+        namespaces::leave_cgroup_namespace()
+            .map_err(|error| CreateError::system("make a cgroup namespace")(error.into()))?;
         let root = confined::open_root(self.root).map_err(CreateError::file("open", self.root))?;
         for OwnMount { destination, what } in self.mounts {
             match what {
@@ -158,11 +172,15 @@ impl Making<'_> {
                         source: cause,
                     })
                 }
-                What::New { kind, attributes, options } => {
-                    inside::mount(&root, destination, kind, *attributes, options)
-                        .map_err(CreateError::file("mount a filesystem at", destination))
-                }
+                What::New(new) => inside::mount(&root, destination, new)
+                    .map_err(CreateError::file("mount a filesystem at", destination)),
             }?;
+        }
+        if let Some(others) = &self.request.others
+            && self.all_bound
+        {
+            // Where it is no mount point it costs time and nothing else.
+            let _ = mounts::let_go(others);
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The spec that libcontainer gets: the bundle's own without what armlet does itself. Pure.
 
+use crate::sys::inside::NewMount;
 use oci_spec::runtime::{Capability, LinuxCapabilities, Mount, Spec};
 use rustix::mount::MountAttrFlags;
 use std::path::{Component, Path, PathBuf};
@@ -28,11 +29,11 @@ pub(super) enum What {
     /// Something of the node, with all that is mounted below it.
     Bind { source: PathBuf, read_only: bool },
     /// A filesystem of its own.
-    New { kind: String, attributes: MountAttrFlags, options: Vec<String> },
+    New(NewMount),
 }
 
 /// Derives it. The bundle's spec is complete; here goes out of it
-/// - volumes, other files of the node, and `/dev`: libcontainer looks at each part of each path several times, which
+/// - all mounts but `/proc` and what lies below it: libcontainer looks at each part of each path several times, which
 ///   took a fifth of the time of a start; here one system call that cannot leave the root does;
 /// - seccomp: the executor loads a prepared filter, and needs CAP_SYS_ADMIN and CAP_SETPCAP until then;
 /// - no_new_privs: the executor sets it, as anything said here makes libcontainer load filters in another order;
@@ -61,8 +62,8 @@ pub(super) fn for_libcontainer(spec: &Spec, root: &Path, stand_in: &Path) -> Der
     Derived { spec, mounts }
 }
 
-/// Takes out what can be mounted before all that is left, which is what needs the container's namespaces. A mount keeps
-/// its place behind one that is left when either lies below the other.
+/// Takes out what can be mounted before all that is left, which is what needs the container's pid namespace. A mount
+/// keeps its place behind one that is left when either lies below the other.
 fn own_mounts(all: &[Mount]) -> (Vec<OwnMount>, Vec<Mount>) {
     let (mut own, mut left) = (Vec::new(), Vec::<Mount>::new());
     for mount in all {
@@ -95,26 +96,34 @@ fn own_mount(mount: &Mount) -> Option<OwnMount> {
             let source = mount.source().clone().filter(|_| recursive && given.iter().all(known))?;
             What::Bind { source, read_only: given.iter().any(|option| option == "ro") }
         }
-        // These do not care in whose namespaces they are made.
-        kind @ ("tmpfs" | "devpts") => {
-            let mut attributes = MountAttrFlags::empty();
-            let mut options = Vec::new();
-            for option in given {
-                match option.as_str() {
-                    "nosuid" => attributes |= MountAttrFlags::MOUNT_ATTR_NOSUID,
-                    "noexec" => attributes |= MountAttrFlags::MOUNT_ATTR_NOEXEC,
-                    "nodev" => attributes |= MountAttrFlags::MOUNT_ATTR_NODEV,
-                    "strictatime" => attributes |= MountAttrFlags::MOUNT_ATTR_STRICTATIME,
-                    "newinstance" => options.push(option.clone()),
-                    value if value.contains('=') => options.push(option.clone()),
-                    _ => return None,
-                }
-            }
-            What::New { kind: kind.to_owned(), attributes, options }
+        kind @ ("tmpfs" | "devpts" | "mqueue" | "sysfs" | "cgroup") => {
+            let kind = if kind == "cgroup" { "cgroup2" } else { kind };
+            What::New(new_mount(kind, mount.source().as_deref()?.to_str()?, given)?)
         }
         _ => return None,
     };
     Some(OwnMount { destination, what })
+}
+
+fn new_mount(kind: &str, source: &str, given: &[String]) -> Option<NewMount> {
+    let mut attributes = MountAttrFlags::empty();
+    let mut options = Vec::new();
+    for option in given {
+        match option.as_str() {
+            "nosuid" => attributes |= MountAttrFlags::MOUNT_ATTR_NOSUID,
+            "noexec" => attributes |= MountAttrFlags::MOUNT_ATTR_NOEXEC,
+            "nodev" => attributes |= MountAttrFlags::MOUNT_ATTR_NODEV,
+            "strictatime" => attributes |= MountAttrFlags::MOUNT_ATTR_STRICTATIME,
+            // The devices are made in a tmpfs after it was mounted.
+            "ro" if kind != "tmpfs" => attributes |= MountAttrFlags::MOUNT_ATTR_RDONLY,
+            // What a mount is without another word.
+            "relatime" => {}
+            "newinstance" => options.push(option.clone()),
+            value if value.contains('=') => options.push(option.clone()),
+            _ => return None,
+        }
+    }
+    Some(NewMount { kind: kind.to_owned(), source: source.to_owned(), attributes, options })
 }
 
 fn with_helpers(mut capabilities: LinuxCapabilities) -> LinuxCapabilities {
@@ -182,6 +191,8 @@ mod tests {
             mount("/dev", "tmpfs", &["nosuid", "strictatime", "mode=755", "size=65536k"]),
             mount("/dev/pts", "devpts", &["nosuid", "noexec", "newinstance", "gid=5"]),
             mount("/dev/mqueue", "mqueue", &["nosuid"]),
+            mount("/sys", "sysfs", &["nosuid", "noexec", "nodev", "ro"]),
+            mount("/sys/fs/cgroup", "cgroup", &["nosuid", "relatime", "ro"]),
             bind("/etc/hosts"),
             bind("/dev/shm"),
             bind("/proc/own"),
@@ -189,11 +200,14 @@ mod tests {
             bind("/a/../proc"),
         ];
         let (own, left) = split(&all);
-        assert_eq!(own, ["/dev", "/dev/pts", "/etc/hosts", "/dev/shm", "/process"]);
-        assert_eq!(left, ["/proc", "/dev/mqueue", "/proc/own", "/a/../proc"]);
+        assert_eq!(
+            own,
+            ["/dev", "/dev/pts", "/dev/mqueue", "/sys", "/sys/fs/cgroup", "/etc/hosts", "/dev/shm", "/process"]
+        );
+        assert_eq!(left, ["/proc", "/proc/own", "/a/../proc"]);
         // Nothing goes before a path of which nobody knows where it leads, nor below the place of one that covers it.
         assert_eq!(split(&[bind("/a/../b"), bind("/c")]).1.len(), 2);
-        assert_eq!(split(&[mount("/dev/mqueue", "mqueue", &[]), bind("/dev"), bind("/dev/x")]).1.len(), 3);
+        assert_eq!(split(&[mount("/dev/a", "proc", &[]), bind("/dev"), bind("/dev/x")]).1.len(), 3);
     }
 
     #[test]
@@ -206,6 +220,11 @@ mod tests {
         assert_eq!(read_only.what, What::Bind { source: "/s".into(), read_only: true });
         let dev = own_mount(&mount("/dev", "tmpfs", &["nosuid", "strictatime", "mode=755"])).unwrap();
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_STRICTATIME;
-        assert_eq!(dev.what, What::New { kind: "tmpfs".into(), attributes, options: vec!["mode=755".into()] });
+        let (kind, source, options) = ("tmpfs".to_owned(), "/s".to_owned(), vec!["mode=755".to_owned()]);
+        assert_eq!(dev.what, What::New(NewMount { kind, source, attributes, options }));
+        let cgroup = own_mount(&mount("/sys/fs/cgroup", "cgroup", &["relatime", "ro"])).unwrap();
+        let (kind, source, attributes) = ("cgroup2".to_owned(), "/s".to_owned(), MountAttrFlags::MOUNT_ATTR_RDONLY);
+        assert_eq!(cgroup.what, What::New(NewMount { kind, source, attributes, options: Vec::new() }));
+        assert_eq!(own_mount(&mount("/dev", "tmpfs", &["ro"])), None);
     }
 }

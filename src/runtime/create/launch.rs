@@ -102,7 +102,7 @@ impl Launch {
 
     fn confine(&self) -> Result<(), NotRunnable> {
         let step = |operation| move |source| NotRunnable::Confinement { operation, source };
-        signals::reset_all();
+        signals::reset_own();
         let load_filter = || match &self.filter {
             Some((filter, flags)) => load(filter, *flags).map_err(step("load the seccomp filter")),
             None => Ok(()),

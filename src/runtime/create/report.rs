@@ -55,6 +55,22 @@ impl Status {
     }
 }
 
+/// Waits until something was said on one of these, or the process behind `process` has ended.
+///
+/// # Errors
+/// Of poll(2).
+pub(super) fn wait_for_any(readers: &[&StatusReader], process: &OwnedFd) -> io::Result<()> {
+    let all = readers.iter().map(|reader| &reader.read).chain([process]);
+    let mut fds: Vec<PollFd<'_>> = all.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+    loop {
+        match rustix::event::poll(&mut fds, None) {
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 /// The other end.
 #[derive(Debug)]
 pub(super) struct StatusReader {
@@ -70,18 +86,6 @@ impl StatusReader {
 
     pub(super) fn status(&self) -> Status {
         Status(self.write.as_raw_fd())
-    }
-
-    /// Waits until something was said (gives true), or the process behind `process` has ended.
-    pub(super) fn wait_or_end(&self, process: &OwnedFd) -> io::Result<bool> {
-        loop {
-            let mut fds = [PollFd::new(&self.read, PollFlags::IN), PollFd::new(process, PollFlags::IN)];
-            match rustix::event::poll(&mut fds, None) {
-                Ok(_) => return Ok(fds[0].revents().contains(PollFlags::IN)),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
     }
 
     /// What has been said so far, though others may still hold the other end.

@@ -208,6 +208,7 @@ pub fn build(inputs: &Inputs<'_>) -> Result<(Spec, CreateRequest), SpecError> {
         id: inputs.id.clone(),
         root: inputs.root.clone(),
         folders: filesystem::folder_for(&cwd, &binds).into_iter().collect(),
+        others: None,
         spec: Box::new(spec.clone()),
         filter,
     };

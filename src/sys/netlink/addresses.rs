@@ -44,6 +44,17 @@ impl Netlink {
         Ok(answers.iter().filter_map(|bytes| parse(bytes)).collect())
     }
 
+    /// All addresses of the family of `like`.
+    ///
+    /// # Errors
+    /// Any [`super::NetlinkError`].
+    pub fn addresses_like(&mut self, like: IpAddr) -> Result<Vec<Address>> {
+        let mut message = AddressMessage::default();
+        message.header.family = family_of(like);
+        let answers = self.dump("list addresses", &RouteNetlinkMessage::GetAddress(message))?;
+        Ok(answers.iter().filter_map(|bytes| parse(bytes)).collect())
+    }
+
     /// Gives a link an address; does nothing when it has it. The route to its network comes with it.
     ///
     /// # Errors
@@ -106,6 +117,14 @@ fn encode(address: &Address) -> AddressMessage {
         IpAddr::V6(_) => message.header.family = AddressFamily::Inet6,
     }
     message
+}
+
+/// Netlink's number for the kind of an address.
+pub(super) const fn family_of(address: IpAddr) -> AddressFamily {
+    match address {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    }
 }
 
 /// Reads an address from `struct ifaddrmsg` and its attributes.

@@ -4,7 +4,8 @@ use super::{Netlink, NetlinkError, Result, attributes_of, text, u16_at, u32_at};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    InfoBridge, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkMessage,
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoBridge, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkExtentMask,
+    LinkFlags, LinkInfo, LinkMessage,
 };
 use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -108,6 +109,20 @@ impl Netlink {
         }
     }
 
+    /// One link by number; nothing when there is none.
+    ///
+    /// # Errors
+    /// Any [`NetlinkError`].
+    pub fn link_at(&mut self, index: u32) -> Result<Option<Link>> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        match self.ask("read link", &index.to_string(), 0, RouteNetlinkMessage::GetLink(message)) {
+            Ok(answers) => Ok(answers.iter().find_map(|bytes| parse(bytes))),
+            Err(e) if e.is_missing() => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
     /// Makes a bridge, without spanning tree and switched off.
     ///
     /// # Errors
@@ -190,6 +205,16 @@ impl Netlink {
     /// [`NetlinkError::is_missing`] when there is no such link.
     pub fn set_master(&mut self, index: u32, master: Option<u32>) -> Result<()> {
         self.set_link("set bridge of link", index, LinkAttribute::Controller(master.unwrap_or(0)))
+    }
+
+    /// Keeps the kernel from giving a link an IPv6 address of its own making when it is switched on.
+    ///
+    /// # Errors
+    /// [`NetlinkError::is_missing`] when there is no such link; EAFNOSUPPORT on a kernel without IPv6.
+    pub fn set_no_own_address(&mut self, index: u32) -> Result<()> {
+        let none = vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)];
+        let attribute = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(none)]);
+        self.set_link("keep addresses off link", index, attribute)
     }
 
     /// Deletes a link; of a veth pair, both ends.

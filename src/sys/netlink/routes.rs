@@ -1,12 +1,12 @@
 //! Routes of the main table.
 
-use super::addresses::ip;
+use super::addresses::{family_of, ip};
 use super::{Netlink, Result, attributes_of, u32_at};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
+use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -70,6 +70,17 @@ impl Netlink {
         Ok(answers.iter().filter_map(|bytes| parse(bytes)).collect())
     }
 
+    /// The same of one family, that of `like`.
+    ///
+    /// # Errors
+    /// Any [`super::NetlinkError`].
+    pub fn routes_like(&mut self, like: IpAddr) -> Result<Vec<Route>> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family_of(like);
+        let answers = self.dump("list routes", &RouteNetlinkMessage::GetRoute(message))?;
+        Ok(answers.iter().filter_map(|bytes| parse(bytes)).collect())
+    }
+
     /// Adds a route; one with the same destination and metric is replaced.
     ///
     /// # Errors
@@ -91,10 +102,7 @@ impl Netlink {
 
 fn encode(route: &Route) -> RouteMessage {
     let mut message = RouteMessage::default();
-    message.header.address_family = match route.destination {
-        IpAddr::V4(_) => AddressFamily::Inet,
-        IpAddr::V6(_) => AddressFamily::Inet6,
-    };
+    message.header.address_family = family_of(route.destination);
     message.header.destination_prefix_length = route.prefix_len;
     message.header.table = RouteHeader::RT_TABLE_MAIN;
     message.header.protocol = RouteProtocol::Boot;
