@@ -12,9 +12,10 @@
 //! 7. [`images`], [`network`], [`volumes`], [`runtime`]: what a pod is made of.
 //! 8. [`supervisor`]: the parent of every container, the logger, and process 1.
 //! 9. [`observe`], [`executor`], [`agent`]: the loop that makes reality what the plan says.
-//! 10. [`server`], [`cli`]: how people see it.
+//! 10. [`server`], [`cli`]: how people see it; [`check`]: whether a machine is ready.
 
 pub mod agent;
+pub mod check;
 pub mod cli;
 pub mod config;
 pub mod executor;

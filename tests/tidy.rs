@@ -36,7 +36,9 @@ const ROOMS: &[(&str, &[&str])] = &[
         "server",
         &["model", "wire", "store", "config", "observe", "runtime::client", "images", "sys::inotify", "sys::ready"],
     ),
-    ("cli", &["model", "wire", "config"]),
+    // The device program is tried as containers get it.
+    ("check", &["model", "sys", "runtime::devices"]),
+    ("cli", &["model", "wire", "config", "check"]),
 ];
 
 /// What nobody but the named places may mention, as words of a path.

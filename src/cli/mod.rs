@@ -1,4 +1,5 @@
-//! The commands people type: clients of the server's API, and of nothing else.
+//! The commands people type: clients of the server's API, and of nothing else but for `check`, which looks at the
+//! machine.
 //!
 //! One connection over the unix socket, one thread. Pure parts first: [`pods`] (what is read of a v1.Pod), [`lookup`]
 //! (names to pods), [`status`] (a pod in one word), [`age`], [`table`], [`output`]. Then [`client`] (HTTP over the
@@ -6,6 +7,7 @@
 
 mod age;
 mod args;
+mod check;
 mod client;
 mod error;
 mod events;
@@ -72,6 +74,7 @@ async fn perform(cli: &Cli, out: &mut Out) -> Result<u8, CliError> {
         Command::Inspect(args) => inspect::run(args, connect().await?, out).await?,
         Command::Events(args) => events::run(args, connect().await?, out).await?,
         Command::Version(args) => version::run(args, connect().await, out).await?,
+        Command::Check(args) => return check::run(args, out),
     }
     Ok(0)
 }
