@@ -39,6 +39,8 @@ pub struct Board {
     pub overlay: Trial,
     /// A program that restricts devices was loaded.
     pub device_program: Trial,
+    /// A bridge and a pair of links were made, in network namespaces of their own.
+    pub links: Trial,
     /// Whether 32-bit ARM programs run.
     pub arm32: bool,
     /// Pressure stall information.

@@ -2,10 +2,12 @@
 
 use super::board::{Board, BootFile, Clock, Module, Port, Pressure, Space, Trial};
 use crate::runtime::devices;
-use crate::sys::{bpf, clock, machine, mounts, overlay};
+use crate::sys::netlink::{Mac, Netlink, Veth};
+use crate::sys::{bpf, clock, log, machine, mounts, netns, overlay};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// What the node uses of the kernel that may be a module.
@@ -66,12 +68,12 @@ pub fn look(places: &Places) -> Board {
         namespaces: names("/proc/self/ns"),
         user_namespaces: text("/proc/sys/user/max_user_namespaces").trim().parse().ok(),
         seccomp: words("/proc/sys/kernel/seccomp/actions_avail"),
-        overlay: if root { trial(try_overlay(&places.data)) } else { Trial::NotTried },
-        device_program: if root {
-            trial(bpf::load_device_program(&devices::compile(&devices::default_rules())).map(drop))
-        } else {
-            Trial::NotTried
-        },
+        overlay: trial(root, || try_overlay(&places.data).map_err(|error| error.to_string())),
+        device_program: trial(root, || {
+            let program = devices::compile(&devices::default_rules());
+            bpf::load_device_program(&program).map(drop).map_err(|error| error.to_string())
+        }),
+        links: trial(root, try_links),
         arm32: machine::runs_arm32(),
         pressure: pressure(),
         modules: modules(&kernel),
@@ -91,11 +93,33 @@ pub fn look(places: &Places) -> Board {
     }
 }
 
-fn trial(done: io::Result<()>) -> Trial {
-    match done {
-        Ok(()) => Trial::Works,
-        Err(error) => Trial::Fails(error.to_string()),
+fn trial(root: bool, work: impl FnOnce() -> Result<(), String>) -> Trial {
+    match root.then(work) {
+        None => Trial::NotTried,
+        Some(Ok(())) => Trial::Works,
+        Some(Err(why)) => Trial::Fails(why),
     }
+}
+
+/// Makes what a pod's network is made of in two network namespaces, which take it along when they go.
+fn try_links() -> Result<(), String> {
+    const ADDRESS: [Mac; 2] = [Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2])];
+    let namespace = || netns::create().map_err(|error| format!("no network namespace: {error}"));
+    let (node, pod) = (namespace()?, namespace()?);
+    let made = || -> crate::sys::netlink::Result<()> {
+        let mut netlink = Netlink::open_in(&node)?;
+        netlink.add_bridge("trial", ADDRESS[0], 1500)?;
+        let master = netlink.link("trial")?.map_or(0, |bridge| bridge.index);
+        netlink.add_veth(&Veth {
+            name: "trial0",
+            peer_name: "eth0",
+            peer_netns: pod.as_fd(),
+            peer_mac: ADDRESS[1],
+            mtu: 1500,
+            master,
+        })
+    };
+    made().map_err(|error| log::chain(&error))
 }
 
 fn memory(meminfo: &str) -> u64 {

@@ -107,6 +107,7 @@ pub fn findings(board: &Board) -> Vec<Finding> {
         overlay(board),
         devices(board),
         seccomp(board),
+        links(board),
         modules(board),
         pressure(board),
     ];
@@ -230,7 +231,7 @@ fn controllers(board: &Board) -> Finding {
     let absent: Vec<&str> = wanted.into_iter().filter(|name| !has(&board.controllers, name)).collect();
     let topic = "controllers";
     if !board.cgroup2 {
-        return Finding::bad(Level::Missing, topic, "none", "see cgroup v2", "");
+        return Finding::bad(Level::Missing, topic, "none", "see cgroup v2", "see cgroup v2");
     }
     let lost: Vec<&str> = absent
         .iter()
@@ -260,6 +261,9 @@ fn memory_controller(board: &Board) -> Finding {
     let topic = "memory controller";
     if has(&board.controllers, "memory") {
         return Finding::good(topic, "on");
+    }
+    if !board.cgroup2 {
+        return Finding::bad(Level::Missing, topic, "none", "see cgroup v2", "see cgroup v2");
     }
     let disabled = board.cmdline.split_whitespace().any(|word| word == "cgroup_disable=memory");
     let found = if disabled { "off: the kernel was started with cgroup_disable=memory" } else { "off" };
@@ -353,9 +357,33 @@ fn seccomp(board: &Board) -> Finding {
     .shown_as("SeccompUnavailable")
 }
 
+fn links(board: &Board) -> Finding {
+    match &board.links {
+        Trial::Works => Finding::good("pod network", "bridge and links can be made"),
+        Trial::NotTried => untried("pod network"),
+        Trial::Fails(why) => Finding::bad(
+            Level::Degraded,
+            "pod network",
+            format!("a trial fails: {why}"),
+            "only pods with hostNetwork: true run",
+            "load the modules (modprobe -a veth bridge)",
+        )
+        .shown_as("PodNetworkUnavailable"),
+    }
+}
+
+/// A module that is built in leaves few traces: what a trial has used is there.
 fn modules(board: &Board) -> Finding {
-    let missing: Vec<&str> =
-        board.modules.iter().filter(|(_, state)| **state == Module::Missing).map(|(name, _)| name.as_str()).collect();
+    let used = |name: &str| match name {
+        "overlay" => board.overlay == Trial::Works,
+        _ => board.links == Trial::Works,
+    };
+    let missing: Vec<&str> = board
+        .modules
+        .iter()
+        .filter(|(name, state)| **state == Module::Missing && !used(name))
+        .map(|(name, _)| name.as_str())
+        .collect();
     if missing.is_empty() {
         return Finding::good("modules", board.modules.keys().cloned().collect::<Vec<_>>().join(", "));
     }
@@ -459,6 +487,7 @@ mod tests {
             seccomp: list("kill_process errno allow"),
             overlay: Trial::Works,
             device_program: Trial::Works,
+            links: Trial::Works,
             arm32: true,
             pressure: Pressure::On,
             modules: ["overlay", "veth", "bridge"].map(|name| (name.to_owned(), Module::Present)).into(),
@@ -514,13 +543,7 @@ mod tests {
             (|b| b.overlay = Trial::NotTried, "overlay Note", true),
             (|b| b.device_program = Trial::Fails("EPERM".to_owned()), "BPF Missing DeviceRulesUnavailable", false),
             (|b| b.seccomp.clear(), "seccomp Degraded SeccompUnavailable", true),
-            (
-                |b| {
-                    b.modules.insert("veth".to_owned(), Module::Missing);
-                },
-                "modules Degraded KernelModulesMissing",
-                true,
-            ),
+            (|b| b.links = Trial::Fails("no such kind".to_owned()), "pod network Degraded PodNetworkUnavailable", true),
             (|b| b.pressure = Pressure::Off, "pressure Note", true),
             (|b| b.spaces[0].free = MIB, "space of /var/lib/armlet Degraded LowSpace", true),
             (|b| b.spaces[0].read_only = true, "space of /var/lib/armlet Missing ReadOnlyStorage", false),
@@ -538,6 +561,15 @@ mod tests {
                 assert!(finding.level < Level::Degraded || !finding.remedy.is_empty(), "{want}: a remedy");
             }
         }
+    }
+
+    #[test]
+    fn a_module_that_a_trial_has_used_is_there() {
+        let mut board = good();
+        board.modules.insert("veth".to_owned(), Module::Missing);
+        assert_eq!(told(&board), [] as [&str; 0]);
+        board.links = Trial::NotTried;
+        assert_eq!(told(&board), ["pod network Note", "modules Degraded KernelModulesMissing"]);
     }
 
     #[test]
