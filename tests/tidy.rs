@@ -27,7 +27,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "agent",
         &[
             "model", "plan", "wire", "config", "sys", "store", "images", "network", "volumes", "runtime", "observe",
-            "executor", "cluster", "server",
+            "executor", "cluster", "server", "check",
         ],
     ),
     ("cluster", &["model", "wire", "store", "config"]),

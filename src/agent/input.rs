@@ -35,6 +35,8 @@ pub(super) enum Input {
     LookAtDue,
     /// The set of images, or the node's addresses, may have changed.
     LookAtAll,
+    /// What the machine lacks, as conditions of the node: a word and a sentence.
+    Machine(Vec<(String, String)>),
     /// Somebody asks for something over the API.
     Command(Command),
     /// The agent itself is to end; containers go on.

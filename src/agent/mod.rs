@@ -4,7 +4,7 @@
 //! - `pass`: one pass: the node plan, then each pod that may have changed.
 //! - `slot`, `mirror`, `desired`: the loop's state: pods, the supervisor's table, what the manifests want.
 //! - `journal`: durable facts on their way to the store. `publish`: the picture that the server shows.
-//! - [`manifests`]: the folder of static pods. `commands`, `images`: what the API asks for.
+//! - [`manifests`]: the folder of static pods. `machine`: what the machine lacks. `commands`, `images`: what the API asks for.
 //!
 //! The agent may be killed at any moment. It finds its way back from three places: the store (what pods there were),
 //! the supervisor's table (what runs), and the manifests (what is wanted).
@@ -16,6 +16,7 @@ mod images;
 mod input;
 mod journal;
 mod looping;
+mod machine;
 pub mod manifests;
 mod mirror;
 mod pass;

@@ -88,6 +88,7 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
     tokio::spawn(pass_all_on(hears, inputs.clone(), Input::Heard));
     tokio::spawn(end_on_signal(inputs.clone())?);
     super::images::preload(Arc::clone(&rooms), inputs.clone());
+    tokio::spawn(super::machine::look(Arc::clone(&rooms), inputs.clone()));
 
     let slots = saved_slots(&rooms, &store);
     let running = slots.values().filter(|slot| slot.facts.volatile.stop.is_none()).filter_map(|slot| slot.pod.clone());
@@ -110,6 +111,7 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
         arrivals: 0,
         committed: 0,
         conditions: BTreeMap::new(),
+        lacks: Vec::new(),
         dirty: BTreeSet::new(),
         node_dirty: true,
         facts_complete: opened.complete,

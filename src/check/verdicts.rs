@@ -32,7 +32,7 @@ pub struct Finding {
     /// What to do; empty when there is nothing to do.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub remedy: String,
-    /// The node condition that tells it while the agent runs.
+    /// The node condition that tells it while the agent runs. Only of what stays as it is until the next boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
 }
@@ -197,8 +197,7 @@ fn clock(board: &Board) -> Finding {
             "in the past: it has not been set since the board was switched on",
             "certificates look as if not valid yet, and times in logs and statuses are wrong; pods run",
             "connect the board to a network with a time server, or set it: date -s '2026-01-31 12:00'",
-        )
-        .shown_as("ClockUnset");
+        );
     }
     match board.clock.synchronised {
         Some(false) => Finding::bad(
@@ -532,7 +531,7 @@ mod tests {
             (|b| b.kernel = "?".to_owned(), "kernel Missing", false),
             (|b| b.memory = 128 * MIB, "memory Note", true),
             (|b| b.swap = true, "swap Note", true),
-            (|b| b.clock.seconds = 0, "clock Degraded ClockUnset", true),
+            (|b| b.clock.seconds = 0, "clock Degraded", true),
             (|b| b.clock.synchronised = Some(false), "clock Note", true),
             (|b| b.controllers.retain(|c| c != "memory"), "memory controller Degraded MemoryLimitsUnavailable", true),
             (|b| b.controllers.retain(|c| c != "pids"), "controllers Degraded CgroupControllersMissing", true),
@@ -545,7 +544,7 @@ mod tests {
             (|b| b.seccomp.clear(), "seccomp Degraded SeccompUnavailable", true),
             (|b| b.links = Trial::Fails("no such kind".to_owned()), "pod network Degraded PodNetworkUnavailable", true),
             (|b| b.pressure = Pressure::Off, "pressure Note", true),
-            (|b| b.spaces[0].free = MIB, "space of /var/lib/armlet Degraded LowSpace", true),
+            (|b| b.spaces[0].free = MIB, "space of /var/lib/armlet Degraded", true),
             (|b| b.spaces[0].read_only = true, "space of /var/lib/armlet Missing ReadOnlyStorage", false),
             (|b| b.runtimes.push("k3s-server".to_owned()), "other runtimes Degraded OtherNodeRunning", true),
             (|b| b.leftovers.push("/etc/cni/net.d".into()), "other runtimes Note", true),
