@@ -420,8 +420,7 @@ fn space(space: &Space) -> Finding {
     let least = if space.purpose.starts_with("images") { GIB / 4 } else { 16 * MIB };
     if space.free < least || space.inodes.is_some_and(|free| free < 2000) {
         let effect = format!("{} may not fit", space.purpose);
-        return Finding::bad(Level::Degraded, &topic, found, &effect, "make room, or use a larger card")
-            .shown_as("LowSpace");
+        return Finding::bad(Level::Degraded, &topic, found, &effect, "make room, or use a larger card");
     }
     Finding::good(&topic, found)
 }
