@@ -38,7 +38,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     // The device program is tried as containers get it.
     ("check", &["model", "sys", "runtime::devices"]),
-    ("cli", &["model", "wire", "config", "check"]),
+    ("install", &["model", "sys"]),
+    ("cli", &["model", "wire", "config", "check", "install"]),
 ];
 
 /// What nobody but the named places may mention, as words of a path.

@@ -75,6 +75,10 @@ pub(super) enum Command {
     Version(Version),
     /// See whether this machine is ready to be a node
     Check(Check),
+    /// Put armlet on this machine, and start it
+    Install(Install),
+    /// Stop armlet and its pods, and take it off this machine
+    Uninstall(Uninstall),
 }
 
 /// How a list is written.
@@ -284,6 +288,38 @@ pub(super) struct Check {
     /// Another form than text; `board` has all that was read
     #[arg(short, long, value_enum, value_name = "FORM")]
     pub(super) output: Option<Format>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sudo ./armlet install                  copies itself to /usr/local/bin and starts the node
+  sudo ./armlet install --no-start       the same, to be started at the next boot
+
+With systemd it writes two units, armlet.service and armlet-supervisor.service, and
+enables them; without, start `armlet supervisor` and `armlet agent` at boot yourself.
+A configuration that is there is kept. It may be run again: that brings all up to date.")]
+pub(super) struct Install {
+    /// Where the binary is to be
+    #[arg(long, value_name = "PATH", default_value = "/usr/local/bin/armlet")]
+    pub(super) binary: PathBuf,
+    /// Do not start it now
+    #[arg(long)]
+    pub(super) no_start: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sudo armlet uninstall                  images, volumes, manifests and configuration stay
+  sudo armlet uninstall --purge          nothing stays")]
+pub(super) struct Uninstall {
+    /// Where the binary is
+    #[arg(long, value_name = "PATH", default_value = "/usr/local/bin/armlet")]
+    pub(super) binary: PathBuf,
+    /// Remove images, volumes, manifests and configuration too
+    #[arg(long)]
+    pub(super) purge: bool,
 }
 
 #[cfg(test)]

@@ -57,6 +57,9 @@ pub(super) enum CliError {
     /// The firmware's file was not changed.
     #[error("nothing was changed")]
     Fix { source: crate::check::FixError },
+    /// A step of an installation was not done.
+    #[error("not done")]
+    Install { source: crate::install::StepError },
     /// The machine has no room for even this small program.
     #[error("starting up")]
     Runtime { source: io::Error },
@@ -96,6 +99,9 @@ impl CliError {
                 "Add these words to the kernel's command line where your boot loader keeps it (GRUB: \
                  GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub): {words}"
             )),
+            Self::Install { .. } => {
+                Some("What is said above is done; it may be run again, as root, when this is mended.".to_owned())
+            }
             Self::Fix { .. } => {
                 Some("Only root may change the file: try again with sudo, or edit it by hand.".to_owned())
             }

@@ -1,5 +1,5 @@
-//! The commands people type: clients of the server's API, and of nothing else but for `check`, which looks at the
-//! machine.
+//! The commands people type: clients of the server's API, and of nothing else but for `check`, `install` and
+//! `uninstall`, which are for machines without an agent.
 //!
 //! One connection over the unix socket, one thread. Pure parts first: [`pods`] (what is read of a v1.Pod), [`lookup`]
 //! (names to pods), [`status`] (a pod in one word), [`age`], [`table`], [`output`]. Then [`client`] (HTTP over the
@@ -14,6 +14,7 @@ mod events;
 mod exec;
 mod images;
 mod inspect;
+mod install;
 mod logs;
 mod lookup;
 mod output;
@@ -75,6 +76,8 @@ async fn perform(cli: &Cli, out: &mut Out) -> Result<u8, CliError> {
         Command::Events(args) => events::run(args, connect().await?, out).await?,
         Command::Version(args) => version::run(args, connect().await, out).await?,
         Command::Check(args) => return check::run(args, out),
+        Command::Install(args) => install::install(args, &cli.socket, out)?,
+        Command::Uninstall(args) => install::uninstall(args, &cli.socket, out)?,
     }
     Ok(0)
 }
