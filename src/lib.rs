@@ -12,13 +12,16 @@
 //! 7. [`images`], [`network`], [`volumes`], [`runtime`]: what a pod is made of.
 //! 8. [`supervisor`]: the parent of every container, the logger, and process 1.
 //! 9. [`observe`], [`executor`], [`agent`]: the loop that makes reality what the plan says.
-//! 10. [`server`], [`cli`]: how people see it.
+//! 10. [`server`], [`cli`]: how people see it; [`check`]: whether a machine is
+//!     ready; [`install`]: onto it and off it.
 
 pub mod agent;
+pub mod check;
 pub mod cli;
 pub mod config;
 pub mod executor;
 pub mod images;
+pub mod install;
 pub mod model;
 pub mod network;
 pub mod observe;

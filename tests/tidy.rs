@@ -27,7 +27,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "agent",
         &[
             "model", "plan", "wire", "config", "sys", "store", "images", "network", "volumes", "runtime", "observe",
-            "executor", "server",
+            "executor", "cluster", "server", "check",
         ],
     ),
     // From sys only the watching of log files and of sockets' readiness, like the agent's of manifests.
@@ -35,7 +35,10 @@ const ROOMS: &[(&str, &[&str])] = &[
         "server",
         &["model", "wire", "store", "config", "observe", "runtime::client", "images", "sys::inotify", "sys::ready"],
     ),
-    ("cli", &["model", "wire", "config"]),
+    // The device program is tried as containers get it.
+    ("check", &["model", "sys", "runtime::devices"]),
+    ("install", &["model", "sys"]),
+    ("cli", &["model", "wire", "config", "check", "install"]),
 ];
 
 /// What nobody but the named places may mention, as words of a path.

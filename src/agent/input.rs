@@ -38,6 +38,8 @@ pub(super) enum Input {
     LookAtAll,
     /// The node's addresses as they are now, the primary one first.
     Addresses(Vec<IpAddr>),
+    /// What the machine lacks, as conditions of the node: a word and a sentence.
+    Machine(Vec<(String, String)>),
     /// Somebody asks for something over the API.
     Command(Command),
     /// The agent itself is to end; containers go on.

@@ -40,6 +40,8 @@ pub(super) struct Looping {
     pub(super) committed: u64,
     /// Conditions of the node by their word; only those with a text are shown.
     pub(super) conditions: BTreeMap<&'static str, Option<String>>,
+    /// Conditions of what the machine lacks.
+    pub(super) lacks: Vec<(String, String)>,
     pub(super) dirty: BTreeSet<PodUid>,
     /// Pods whose facts of this boot have changed and are not kept yet.
     pub(super) owed: BTreeSet<PodUid>,
@@ -101,6 +103,7 @@ impl Looping {
                 self.dirty.extend(waited.map(|(uid, _)| uid.clone()));
             }
             Input::LookAtDue => {}
+            Input::Machine(lacks) => self.lacks = lacks,
             Input::LookAtAll => self.dirty.extend(self.slots.keys().cloned()),
             Input::Addresses(addresses) => self.take_addresses(addresses),
             Input::Command(command) => super::commands::answer(&self.rooms, command, self.inputs.clone()),

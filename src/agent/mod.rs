@@ -5,7 +5,8 @@
 //! - `slot`, `words`, `mirror`, `desired`: the loop's state: pods, what their containers said last, the supervisor's
 //!   table, what the manifests want.
 //! - `journal`: durable facts on their way to the store. `publish`: the picture that the server shows.
-//! - [`manifests`]: the folder of static pods. `addresses`: the node's own. `commands`, `images`: what the API asks for.
+//! - [`manifests`]: the folder of static pods. `addresses`: the node's own. `machine`: what the machine lacks.
+//!   `commands`, `images`: what the API asks for.
 //!
 //! The agent may be killed at any moment. It finds its way back from three places: the store (what pods there were),
 //! the supervisor's table (what runs), and the manifests (what is wanted).
@@ -18,6 +19,7 @@ mod images;
 mod input;
 mod journal;
 mod looping;
+mod machine;
 pub mod manifests;
 mod mirror;
 mod pass;

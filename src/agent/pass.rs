@@ -72,7 +72,7 @@ impl Looping {
         self.power_off_when_quiet();
         self.conditions.insert("FactsNotStored", self.journal.refused());
         let shown = self.conditions.iter().filter_map(|(word, text)| Some(((*word).to_owned(), text.clone()?)));
-        self.publisher.conditions(shown.collect());
+        self.publisher.conditions(shown.chain(self.lacks.iter().cloned()).collect());
         self.publisher.flush();
     }
 

@@ -96,6 +96,7 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
     tokio::spawn(pass_all_on(hears, inputs.clone(), Input::Heard));
     tokio::spawn(end_on_signal(inputs.clone())?);
     super::images::preload(Arc::clone(&rooms), inputs.clone());
+    tokio::spawn(super::machine::look(Arc::clone(&rooms), inputs.clone()));
 
     let (slots, all_understood) = saved_slots(&rooms, &store);
     let last_address = last_address(&store, &slots);
@@ -119,6 +120,7 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
         arrivals: 0,
         committed: 0,
         conditions: BTreeMap::new(),
+        lacks: Vec::new(),
         dirty: BTreeSet::new(),
         owed: BTreeSet::new(),
         node_dirty: true,

@@ -12,6 +12,7 @@ Examples:
   armlet exec -it web -- sh              a shell in a pod
   armlet inspect web                     everything about a pod
   armlet import ./app.tar                take images from an archive
+  sudo armlet check                      is this machine ready to be a node?
 
 A pod is named by its name, with or without the node's name at its end, and
 with its namespace before it where the name alone is not enough: web,
@@ -72,6 +73,12 @@ pub(super) enum Command {
     Events(Events),
     /// Show the versions of this program and of the agent
     Version(Version),
+    /// See whether this machine is ready to be a node
+    Check(Check),
+    /// Put armlet on this machine, and start it
+    Install(Install),
+    /// Stop armlet and its pods, and take it off this machine
+    Uninstall(Uninstall),
 }
 
 /// How a list is written.
@@ -264,6 +271,65 @@ pub(super) struct Version {
     /// Another form than text
     #[arg(short, long, value_enum, value_name = "FORM")]
     pub(super) output: Option<Format>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sudo armlet check                      what is there, what is missing, and what to do about it
+  sudo armlet check --fix                switch on what a Raspberry Pi's command line switches off
+  sudo armlet check -o json | jq -r '.findings[] | select(.level != \"good\") | .topic'
+
+No agent is needed. Without root a few things cannot be tried.
+Exit codes: 0 pods can run here, 1 they cannot.")]
+pub(super) struct Check {
+    /// Put the missing words into the firmware's cmdline.txt; the old file is kept beside it
+    #[arg(long)]
+    pub(super) fix: bool,
+    /// Folder of durable data
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/armlet")]
+    pub(super) root_dir: PathBuf,
+    /// Folder of what a reboot makes void
+    #[arg(long, value_name = "DIR", default_value = "/run/armlet")]
+    pub(super) run_dir: PathBuf,
+    /// Folder of the containers' logs
+    #[arg(long, value_name = "DIR", default_value = "/var/log/pods")]
+    pub(super) logs_dir: PathBuf,
+    /// Another form than text; `board` has all that was read
+    #[arg(short, long, value_enum, value_name = "FORM")]
+    pub(super) output: Option<Format>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sudo ./armlet install                  copies itself to /usr/local/bin and starts the node
+  sudo ./armlet install --no-start       the same, to be started at the next boot
+
+With systemd it writes two units, armlet.service and armlet-supervisor.service, and
+enables them; without, start `armlet supervisor` and `armlet agent` at boot yourself.
+A configuration that is there is kept. It may be run again: that brings all up to date.")]
+pub(super) struct Install {
+    /// Where the binary is to be
+    #[arg(long, value_name = "PATH", default_value = "/usr/local/bin/armlet")]
+    pub(super) binary: PathBuf,
+    /// Do not start it now
+    #[arg(long)]
+    pub(super) no_start: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sudo armlet uninstall                  images, volumes, manifests and configuration stay
+  sudo armlet uninstall --purge          nothing stays")]
+pub(super) struct Uninstall {
+    /// Where the binary is
+    #[arg(long, value_name = "PATH", default_value = "/usr/local/bin/armlet")]
+    pub(super) binary: PathBuf,
+    /// Remove images, volumes, manifests and configuration too
+    #[arg(long)]
+    pub(super) purge: bool,
 }
 
 #[cfg(test)]

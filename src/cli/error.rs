@@ -51,6 +51,15 @@ pub(super) enum CliError {
     /// A value cannot be written in the form that was asked for.
     #[error("writing the output")]
     Encode { source: serde_json::Error },
+    /// There is no firmware that could be told.
+    #[error("there is no cmdline.txt of a Raspberry Pi on this machine")]
+    NoBootFile { words: String },
+    /// The firmware's file was not changed.
+    #[error("nothing was changed")]
+    Fix { source: crate::check::FixError },
+    /// A step of an installation was not done.
+    #[error("not done")]
+    Install { source: crate::install::StepError },
     /// The machine has no room for even this small program.
     #[error("starting up")]
     Runtime { source: io::Error },
@@ -89,6 +98,16 @@ impl CliError {
                 _ => return None,
             }),
             Self::Lookup(error) => Some(error.hint()),
+            Self::NoBootFile { words } => Some(format!(
+                "Add these words to the kernel's command line where your boot loader keeps it (GRUB: \
+                 GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub): {words}"
+            )),
+            Self::Install { .. } => {
+                Some("What is said above is done; it may be run again, as root, when this is mended.".to_owned())
+            }
+            Self::Fix { .. } => {
+                Some("Only root may change the file: try again with sudo, or edit it by hand.".to_owned())
+            }
             Self::CutOff | Self::Talk { .. } | Self::Session { .. } => {
                 Some("The agent may have been restarted: the pods go on running. Try again.".to_owned())
             }

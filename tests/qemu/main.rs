@@ -3,6 +3,7 @@
 
 mod archives;
 mod bare;
+mod check;
 mod cli;
 mod create;
 mod guests;

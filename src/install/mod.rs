@@ -1,0 +1,10 @@
+//! Putting armlet on a Linux that people have, and taking it away again.
+//!
+//! [`steps`] decides, purely, what has to be done on a machine; [`perform`] does it and says so. On a machine without
+//! systemd the files are put in place, and what starts the two roles is the owner's to write.
+
+mod act;
+mod steps;
+
+pub use act::{Machine, StepError, perform};
+pub use steps::{Facts, Step, install, uninstall};
