@@ -3,7 +3,8 @@
 //! `wire` makes these values from manifests. What a manifest says and this page has no place for was refused there.
 
 use super::{PodUid, Quantity};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// A pod that should run on this node.
@@ -22,9 +23,40 @@ pub struct Pod {
     /// Where the manifest came from: `file`.
     pub source: Source,
     /// The defaulted v1.Pod as JSON, without status: what `armlet inspect` and the API's `/pods` show.
-    pub manifest: serde_json::Value,
+    pub manifest: Manifest,
     /// What is to run.
     pub spec: PodSpec,
+}
+
+/// A pod's JSON, kept as its text: as a tree it takes ten times the memory, and it is seldom looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest(Box<str>);
+
+impl Manifest {
+    /// The JSON, read anew.
+    #[must_use]
+    pub fn value(&self) -> Value {
+        // The text is a value's own.
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+}
+
+impl From<&Value> for Manifest {
+    fn from(value: &Value) -> Self {
+        Self(value.to_string().into())
+    }
+}
+
+impl Serialize for Manifest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Manifest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::from(&Value::deserialize(deserializer)?))
+    }
 }
 
 /// Where a desired pod came from.
