@@ -27,7 +27,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "agent",
         &[
             "model", "plan", "wire", "config", "sys", "store", "images", "network", "volumes", "runtime", "observe",
-            "executor", "cluster", "server", "check",
+            "executor", "server", "check",
         ],
     ),
     // From sys only the watching of log files and of sockets' readiness, like the agent's of manifests.

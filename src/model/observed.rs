@@ -157,7 +157,7 @@ pub struct Durable {
     /// The address that the pod holds.
     pub address: Option<Ipv4Addr>,
     /// Per container: its newest attempt.
-    pub containers: BTreeMap<String, Record>,
+    pub containers: BTreeMap<String, Box<Record>>,
     /// The last status of a pod that has ended for good or was refused. It never runs again.
     pub finished: Option<Box<PodStatus>>,
 }
@@ -209,7 +209,7 @@ pub struct Volatile {
     /// Images by reference.
     pub images: BTreeMap<String, ImageFact>,
     /// Containers by name.
-    pub containers: BTreeMap<String, ContainerFact>,
+    pub containers: BTreeMap<String, Box<ContainerFact>>,
     /// What of the pod's teardown is done.
     pub torn_down: TornDown,
 }

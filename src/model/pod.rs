@@ -6,7 +6,8 @@
 //! same as saying nothing, and every field that is added has to have one.
 
 use super::{PodUid, Quantity};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// A pod that should run on this node.
@@ -28,9 +29,47 @@ pub struct Pod {
     pub source: Source,
     /// The defaulted v1.Pod as JSON, without status: what `armlet inspect` and the API's `/pods` show.
     #[serde(default)]
-    pub manifest: serde_json::Value,
+    pub manifest: Manifest,
     /// What is to run.
     pub spec: PodSpec,
+}
+
+/// A pod's JSON, kept as its text: as a tree it takes ten times the memory, and it is seldom looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest(Box<str>);
+
+impl Manifest {
+    /// The JSON, read anew.
+    #[must_use]
+    pub fn value(&self) -> Value {
+        // The text is a value's own.
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+}
+
+impl Default for Manifest {
+    /// Of a pod that a version saved which knew no manifests.
+    fn default() -> Self {
+        Self::from(&Value::Null)
+    }
+}
+
+impl From<&Value> for Manifest {
+    fn from(value: &Value) -> Self {
+        Self(value.to_string().into())
+    }
+}
+
+impl Serialize for Manifest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Manifest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::from(&Value::deserialize(deserializer)?))
+    }
 }
 
 /// Where a desired pod came from.

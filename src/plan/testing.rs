@@ -46,7 +46,7 @@ pub(super) fn pod(name: &str, containers: &[&str]) -> Pod {
         labels: [].into(),
         annotations: [].into(),
         source: Source::File { path: format!("/etc/armlet/manifests/{name}.yaml"), document: 0 },
-        manifest: serde_json::Value::Null,
+        manifest: (&serde_json::Value::Null).into(),
         spec: PodSpec {
             init_containers: Vec::new(),
             containers: containers.iter().map(|name| container(name)).collect(),

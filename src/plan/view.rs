@@ -53,11 +53,11 @@ impl<'a> View<'a> {
     }
 
     pub(super) fn record(&self, name: &str) -> Option<&'a Record> {
-        self.seen.facts.durable.containers.get(name)
+        self.seen.facts.durable.containers.get(name).map(Box::as_ref)
     }
 
     pub(super) fn fact(&self, name: &str) -> Option<&'a ContainerFact> {
-        self.seen.facts.volatile.containers.get(name)
+        self.seen.facts.volatile.containers.get(name).map(Box::as_ref)
     }
 
     pub(super) fn life(&self, name: &str) -> Life<'a> {

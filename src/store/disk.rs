@@ -130,7 +130,7 @@ impl Disk {
         let complete = if trusted {
             files.made_good_by(&tree_facts)
         } else {
-            !files.any_damaged() && !(no_pods && epoch.is_some())
+            !(files.any_damaged() || no_pods && epoch.is_some())
         };
         let mut memory = merge(&files, tree_facts, trusted);
         memory.condition = tree.is_none().then(|| problems.last().map(|p| chain(p))).flatten();

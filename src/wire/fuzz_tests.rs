@@ -75,7 +75,7 @@ fn read(bytes: &[u8]) {
     let parsed = parse(bytes, "f.yaml", &NodeIdentity::new("n"));
     for pod in &parsed.pods {
         assert!(!pod.spec.containers.is_empty());
-        assert_eq!(pod.manifest["spec"]["nodeName"], "n");
+        assert_eq!(pod.manifest.value()["spec"]["nodeName"], "n");
     }
     for problem in &parsed.problems {
         assert!(problem.line.is_some_and(|l| l >= 1), "{problem}");

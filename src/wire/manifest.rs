@@ -204,7 +204,7 @@ impl Reader<'_> {
             labels: typed.metadata.labels.unwrap_or_default(),
             annotations: typed.metadata.annotations.unwrap_or_default(),
             source,
-            manifest,
+            manifest: (&manifest).into(),
             spec: convert::pod_spec(&typed.spec.unwrap_or_default()),
         })
     }

@@ -51,10 +51,10 @@ fn a_small_pod_is_a_static_pod_of_this_node() {
     assert_eq!(pod.uid.as_str().len(), 32);
     assert_eq!(pod.annotations["kubernetes.io/config.hash"], pod.uid.as_str());
     assert_eq!(pod.annotations["kubernetes.io/config.source"], "file");
-    assert_eq!(pod.manifest["metadata"]["uid"], pod.uid.as_str());
-    assert_eq!(pod.manifest["spec"]["nodeName"], "Edge1");
-    assert_eq!(pod.manifest["spec"]["tolerations"], json!([{"operator": "Exists", "effect": "NoExecute"}]));
-    assert_eq!(pod.manifest["spec"]["restartPolicy"], "Always");
+    assert_eq!(pod.manifest.value()["metadata"]["uid"], pod.uid.as_str());
+    assert_eq!(pod.manifest.value()["spec"]["nodeName"], "Edge1");
+    assert_eq!(pod.manifest.value()["spec"]["tolerations"], json!([{"operator": "Exists", "effect": "NoExecute"}]));
+    assert_eq!(pod.manifest.value()["spec"]["restartPolicy"], "Always");
     assert_eq!(pod.spec.restart_policy, RestartPolicy::Always);
     assert_eq!(pod.spec.termination_grace_secs, 30);
     assert_eq!(pod.spec.dns_policy, DnsPolicy::ClusterFirst);
@@ -176,7 +176,7 @@ spec:
     assert_eq!(spec.volumes[0].kind, VolumeKind::EmptyDir { memory: true, size_limit: Some(1_572_864) });
     let host = VolumeKind::HostPath { path: "/var/log".into(), check: HostPathType::DirectoryOrCreate };
     assert_eq!(spec.volumes[1].kind, host);
-    assert!(pod.manifest.pointer("/spec/affinity/podAntiAffinity").is_some(), "kept though unused");
+    assert!(pod.manifest.value().pointer("/spec/affinity/podAntiAffinity").is_some(), "kept though unused");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 /// The v1.Pod of a pod.
 #[must_use]
 pub fn to_json(view: &PodView) -> Value {
-    let mut pod = view.pod.manifest.clone();
+    let mut pod = view.pod.manifest.value();
     if let Some(start) = view.status.start_time {
         // Upstream stamps the moment at which the manifest was first seen. Here that moment is a fact of the status, so
         // that reading the same file again gives the same pod.
@@ -20,7 +20,7 @@ pub fn to_json(view: &PodView) -> Value {
             annotations.insert("kubernetes.io/config.seen".to_owned(), start.rfc3339_nanos().into());
         }
     }
-    let status = status_to_json(&view.status, view.pod.manifest.get("spec").unwrap_or(&Value::Null));
+    let status = status_to_json(&view.status, pod.get("spec").unwrap_or(&Value::Null));
     if let Some(object) = pod.as_object_mut() {
         object.insert("status".to_owned(), status);
     }

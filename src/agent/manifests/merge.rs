@@ -82,7 +82,7 @@ mod tests {
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
             source: Source::File { path: String::new(), document: 0 },
-            manifest: serde_json::Value::Null,
+            manifest: (&serde_json::Value::Null).into(),
             spec: PodSpec {
                 init_containers: Vec::new(),
                 containers: Vec::new(),

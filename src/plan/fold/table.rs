@@ -88,7 +88,7 @@ fn begin(observed: &mut Observed, container: &Container, entry: &ContainerEntry,
         interrupted: false,
         before,
     };
-    observed.facts.durable.containers.insert(name.clone(), record);
+    observed.facts.durable.containers.insert(name.clone(), Box::new(record));
     let longest = observed.node.max_restart_delay;
     let fact = fact(observed, name);
     // What is remembered of this very attempt stays: an agent that was killed may have lost only the record.

@@ -70,7 +70,7 @@ fn pod() -> Pod {
         labels: [].into(),
         annotations: [].into(),
         source: Source::File { path: "/p.yaml".into(), document: 0 },
-        manifest: serde_json::Value::Null,
+        manifest: (&serde_json::Value::Null).into(),
         spec: PodSpec {
             init_containers: Vec::new(),
             containers: Vec::new(),

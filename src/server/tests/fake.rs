@@ -117,11 +117,12 @@ pub(super) fn pod() -> PodView {
         labels: Default::default(),
         annotations: Default::default(),
         source: Source::File { path: "/etc/armlet/manifests/web.yaml".into(), document: 0 },
-        manifest: serde_json::json!({
+        manifest: (&serde_json::json!({
             "metadata": {"name": "web-edge1", "namespace": "shop", "uid": "600634036acad158"},
             "spec": {"nodeName": "edge1", "containers": [{"name": "main"}, {"name": "helper"}],
                 "initContainers": [{"name": "setup"}]},
-        }),
+        }))
+            .into(),
         spec: PodSpec {
             init_containers: vec![container("setup")],
             containers: vec![container("main"), container("helper")],

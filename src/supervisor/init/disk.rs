@@ -70,13 +70,14 @@ fn ext4_label(block: &[u8]) -> Option<&[u8]> {
     field.split(|b| *b == 0).next()
 }
 
-/// Mounts it: no access times (each would be a write), errors make it read-only rather than stop the node.
+/// Mounts it: no access times (each would be a write), others with what else is written (a fact that is updated in place
+/// would take the journal along), errors make it read-only rather than stop the node.
 ///
 /// # Errors
 /// Of mkdir and mount.
 pub(crate) fn mount(device: &Path, folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    let flags = MountFlags::NOATIME | MountFlags::NODEV;
+    let flags = MountFlags::NOATIME | MountFlags::LAZYTIME | MountFlags::NODEV;
     Ok(rustix::mount::mount(device, folder, "ext4", flags, Some(c"errors=remount-ro"))?)
 }
 
