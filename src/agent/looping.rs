@@ -155,7 +155,7 @@ impl Looping {
         let slot = self.slots.entry(entry.pod.clone()).or_default();
         // Without a pod there is no policy by which to read.
         if let Some(pod) = slot.pod.clone()
-            && slot.words.are_wanted(&entry, slot.facts.durable.containers.get(&entry.name))
+            && slot.words.are_wanted(&entry, slot.facts.durable.containers.get(&entry.name).map(Box::as_ref))
         {
             let (rooms, tell) = (Arc::clone(&self.rooms), self.inputs.clone());
             let entry = entry.clone();

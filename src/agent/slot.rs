@@ -147,7 +147,7 @@ mod tests {
         (durable.nonce, durable.sandbox) = (9, Some(3));
         let record = Record {
             attempt: 4,
-            id: ContainerId::from_bits(1),
+            id: crate::model::ContainerId::from_bits(1),
             sandbox: 3,
             started_at: None,
             image: "i".into(),
@@ -156,7 +156,7 @@ mod tests {
             interrupted: true,
             before: None,
         };
-        durable.containers.insert("c".into(), record);
+        durable.containers.insert("c".into(), Box::new(record));
         slot
     }
 

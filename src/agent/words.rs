@@ -125,6 +125,7 @@ mod tests {
             image: String::new(),
             image_id: String::new(),
             ended,
+            interrupted: false,
             before: None,
         }
     }

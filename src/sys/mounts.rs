@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn linux_all_that_is_below_a_folder_goes_with_it() {
-        if !crate::sys::testing::is_root() {
+        if !is_root() {
             return;
         }
         crate::sys::testing::on_small_disk(1 << 20, |disk| {

@@ -209,7 +209,10 @@ fn a_given_uid_is_not_kept() {
         parsed.pods.remove(0)
     };
     let first = read_from(&given, "/m/a.yaml");
-    assert_eq!((first.uid.as_str().len(), &first.manifest["metadata"]["uid"]), (32, &first.uid.as_str().into()));
+    assert_eq!(
+        (first.uid.as_str().len(), &first.manifest.value()["metadata"]["uid"]),
+        (32, &first.uid.as_str().into())
+    );
     let others = [
         read_from(&given, "/m/b.yaml"),
         read_from(&given.replace("hostname: a", "hostname: b"), "/m/a.yaml"),

@@ -205,8 +205,7 @@ fn agent_by_hand(folder: &Path, session: impl FnOnce(UnixStream) + Send + 'stati
         let pods = pods.to_string();
         write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{pods}", pods.len()).unwrap();
         let request = head(&mut stream);
-        let key =
-            request.lines().find_map(|line| line.to_lowercase().starts_with("sec-websocket-key:").then_some(line));
+        let key = request.lines().find(|line| line.to_lowercase().starts_with("sec-websocket-key:"));
         let key = key.unwrap().split_once(':').unwrap().1.trim();
         let accept = derive_accept_key(key.as_bytes());
         // Nothing that is sent from now on arrives.
