@@ -182,7 +182,7 @@ pub struct Record {
     /// How it ended; absent: it has not been seen to end.
     #[serde(default)]
     pub ended: Option<Terminated>,
-    /// The node's shutdown ended it: however it ended, it starts again with the next boot.
+    /// It was stopped to be started again, or by the node's shutdown: however it ended, it has not done its work.
     #[serde(default)]
     pub interrupted: bool,
     /// How the attempt before it ended.

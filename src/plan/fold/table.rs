@@ -58,7 +58,9 @@ fn take_over(observed: &mut Observed, pod: &Pod, container: &Container, now: Now
     let Some((ended, at)) = ended else { return };
     changes.durable = true;
     changes.volatile = true;
-    record.interrupted = shutdown.is_some_and(|since| at >= since);
+    let stop = observed.facts.volatile.containers.get(name).and_then(|fact| fact.stop.as_ref());
+    let to_restart = stop.is_some_and(|stop| stop.id == record.id && stop.restart);
+    record.interrupted = to_restart || shutdown.is_some_and(|since| at >= since);
     changes.commit_first |= !record.interrupted && for_good(pod, container, &ended);
     record.ended = Some(ended);
     fact(observed, name).finished_at = Some(at);

@@ -285,6 +285,15 @@ fn a_restart_because_of_a_probe_is_no_end() {
     assert_eq!(scene.go()[..2], ["remove app", "start app#1"]);
     assert_eq!(scene.phase(), Phase::Running);
     assert!(scene.seen.facts.durable.finished.is_none());
+    // Not even when the node goes down before the back-off is over.
+    scene.go();
+    answer(&mut scene, ProbeKind::Liveness, "app", false);
+    scene.go();
+    scene.exit("app", 0);
+    scene.go();
+    assert_eq!(scene.tell("app"), "Waiting CrashLoopBackOff 1");
+    scene.reboot();
+    assert_eq!(scene.go()[..3], ["sandbox 1", "attach 1", "start app#2"]);
 }
 
 #[test]
