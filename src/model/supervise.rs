@@ -76,7 +76,7 @@ pub enum Ask {
         id: ContainerId,
     },
     /// Runs a program in a running container. Answer: [`Reply::Exec`] with descriptors, then later
-    /// [`Notice::ExecExited`].
+    /// [`Notice::ExecExited`]. It is killed some seconds after another agent than the one that asked has said hello.
     Exec(ExecSpec),
     /// Sets the window size of an exec session's terminal. Answer: [`Reply::Done`].
     ResizeExec {
