@@ -13,12 +13,16 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) const PORT: u16 = 8080;
 /// The image that most pods run; the node finds it in its preload folder.
 pub(crate) const IMAGE: &str = "localhost/busybox:trixie";
-/// Small logs, so that rotation and the budget are met soon.
+/// How many processes a pod may have on this node.
+pub(crate) const PIDS: u32 = 120;
+/// Small logs, so that rotation and the budget are met soon, and what the other nodes leave at its default.
 const CONFIG: &str = "\
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 containerLogMaxSize: 128Ki
 containerLogMaxFiles: 3
+podPidsLimit: 120
+seccompDefault: true
 ---
 apiVersion: armlet.dev/v1alpha1
 kind: NodeConfiguration
@@ -66,6 +70,7 @@ impl Node {
         let preload = from.join("preload");
         std::fs::create_dir_all(&preload).unwrap();
         std::fs::copy(image("busybox"), preload.join("busybox.tar")).unwrap();
+        crate::images::preloaded(&preload);
         let payload = directory.join("payload");
         crate::images::archives(&payload);
         std::fs::copy(image("curl"), payload.join("curl.tar")).unwrap();
