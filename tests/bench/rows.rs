@@ -79,3 +79,41 @@ pub(crate) fn spread(values: &[f64]) -> String {
     let most = values.iter().copied().fold(f64::NAN, f64::max);
     format!("{least:.0} .. {:.0} .. {most:.0} of {}", median(values), values.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_value_in_the_middle() {
+        for (values, middle) in
+            [(&[3.0][..], 3.0), (&[9.0, 1.0, 2.0], 2.0), (&[4.0, 1.0, 3.0, 2.0], 2.5), (&[1.0, 1.0, 1.0, 100.0], 1.0)]
+        {
+            assert!((median(values) - middle).abs() < 1e-9, "{values:?}: {}", median(values));
+        }
+        assert!(median(&[]).is_nan());
+        assert_eq!(spread(&[30.0, 10.0, 20.0]), "10 .. 20 .. 30 of 3");
+    }
+
+    #[test]
+    fn results_are_a_list_of_rows_with_all_their_fields() {
+        let rows = [
+            Row::beside("start_ms", 40.12345, 80.0, "ms", "<= 1.0"),
+            Row::beside("nothing", 1.0, 0.0, "ms", ""),
+            Row::alone("binary_bytes", 12_000_000.0, "bytes", "< 12582912"),
+        ];
+        let row = |name: &str, ours: f64, peer: Option<f64>, ratio: Option<f64>, unit: &str, goal: &str| json!({"name": name, "ours": ours, "peer": peer, "ratio": ratio, "unit": unit, "goal": goal});
+        assert_eq!(
+            json(&rows),
+            json!([
+                row("start_ms", 40.123, Some(80.0), Some(0.502), "ms", "<= 1.0"),
+                row("nothing", 1.0, Some(0.0), None, "ms", ""),
+                row("binary_bytes", 12_000_000.0, None, None, "bytes", "< 12582912"),
+            ])
+        );
+        let table = table(&rows);
+        assert_eq!(table.lines().count(), 4, "{table}");
+        assert!(table.lines().nth(1).unwrap().starts_with("start_ms"), "{table}");
+        assert!(table.lines().nth(3).unwrap().contains("    12000000           -       -  bytes"), "{table}");
+    }
+}

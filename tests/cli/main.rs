@@ -15,7 +15,7 @@ use std::io::{BufRead, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
@@ -132,7 +132,13 @@ fn exec_in_a_fake_pod_passes_streams_and_exit_code_on() {
     child.stdout.take().unwrap().read_to_end(&mut got).unwrap();
     writer.join().unwrap();
     assert!(got == sent, "{} bytes of {}", got.len(), sent.len());
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(ended(&mut child), Some(0));
+}
+
+/// The exit code of a program that ends.
+#[track_caller]
+fn ended(child: &mut Child) -> Option<i32> {
+    eventually(|| child.try_wait().unwrap()).code()
 }
 
 /// What a terminal shows, read until a text is there.
@@ -256,7 +262,7 @@ fn an_exec_that_can_send_nothing_more_hears_the_program_out() {
         assert_eq!(&line, b"line\n");
         go.send(()).unwrap();
     }
-    assert_eq!(eventually(|| child.try_wait().unwrap()).code(), Some(7));
+    assert_eq!(ended(&mut child), Some(7));
     drop(go);
 }
 
@@ -325,7 +331,7 @@ fn a_terminal_on_a_fake_pod_is_raw_for_a_while_and_knows_its_size() {
     eventually(|| node.has_seen("resize 120x50").then_some(()));
     terminal.write_all(b"hello\r").unwrap();
     shown(&mut terminal, "got hello\r\n");
-    assert_eq!(child.wait().unwrap().code(), Some(5));
+    assert_eq!(ended(&mut child), Some(5));
     assert!(!is_raw());
     assert_eq!(node.seen.lock().unwrap()[0], "size Some((100, 40))");
 
@@ -336,7 +342,7 @@ fn a_terminal_on_a_fake_pod_is_raw_for_a_while_and_knows_its_size() {
         shown(&mut terminal, "again\r\n");
         assert!(is_raw());
         rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(code));
+        assert_eq!(ended(&mut child), Some(code));
         assert!(!is_raw());
         eventually(|| node.has_seen("kill").then_some(()));
     }

@@ -1,7 +1,6 @@
 //! Container logs: the files, and what `armlet logs` makes of them.
 
 use crate::node::{PATIENCE, container, node};
-use std::time::Duration;
 
 fn writes(script: &str) -> String {
     format!("  containers:\n{}", container("main", script))
@@ -61,8 +60,16 @@ fn a_flood_stalls_nothing_and_fills_nothing() {
     node.run_pod("quiet", &writes("echo heard; exec sleep 1000000"));
     node.wait_until("armlet logs quiet | grep -x heard", PATIENCE);
     assert_eq!(node.ok("armlet exec quiet -- echo served"), "served\n");
+    let uid = node.field("flood", "/metadata/uid").as_str().unwrap().to_owned();
+    let freeze = format!("/sys/fs/cgroup/kubepods/besteffort/pod{uid}/cgroup.freeze");
     for _ in 0..5 {
+        // Held still until the logger has written what was on its way: a file that is renamed meanwhile is not found.
+        node.ok(&format!("echo 1 >{freeze}"));
+        let same =
+            "list() { ls -l /var/log/pods/*_flood-*/*/; }; old=$(list); usleep 300000; [ \"$old\" = \"$(list)\" ]";
+        node.wait_until(same, PATIENCE);
         let sizes = node.ok("for f in /var/log/pods/*_flood-*/*/*; do [ -e $f ] && stat -c '%s %n' $f; done; true");
+        node.ok(&format!("echo 0 >{freeze}"));
         let sizes: Vec<(u64, &str)> = sizes
             .lines()
             .filter_map(|line| line.split_once(' '))
@@ -128,15 +135,18 @@ fn logs_are_chosen_by_flags() {
 
     // Who follows hears what comes later, and that it ends.
     std::thread::scope(|scope| {
-        let follower = scope.spawn(|| node.run("armlet logs -f chosen -c main --tail 1", PATIENCE).unwrap());
+        let follow = "armlet logs -f chosen -c main --tail 1 >/tmp/heard; code=$?; cat /tmp/heard; exit $code";
+        let follower = scope.spawn(|| node.run(follow, PATIENCE).unwrap());
+        node.wait_until("grep -x 5 /tmp/heard", PATIENCE);
         node.ok("armlet exec chosen -c main -- touch /tmp/on");
         node.wait_until("armlet logs chosen -c main | grep -x 8", PATIENCE);
         node.ok("armlet exec chosen -c main -- touch /tmp/end");
         let heard = follower.join().unwrap();
-        assert!(heard.success() && heard.stdout.ends_with("6\n7\n8\n"), "{heard:?}");
+        assert!(heard.success() && heard.stdout == "5\n6\n7\n8\n", "{heard:?}");
     });
-    let young = node.run("armlet logs chosen -c main --since 1s", Duration::from_secs(60)).unwrap();
-    assert!(young.success() && young.stdout.len() <= "6\n7\n8\n".len(), "{young:?}");
+    // Two seconds later all of it is older than one.
+    assert_eq!(node.ok("sleep 2; armlet logs chosen -c main --since 1s"), "");
+    assert_eq!(node.ok("armlet logs chosen -c main --tail -1"), "1\n2\n3\n4\n5\n6\n7\n8\n");
 
     for (line, why) in [
         ("armlet logs chosen -c absent", "absent"),
@@ -149,21 +159,28 @@ fn logs_are_chosen_by_flags() {
     node.remove_pod("chosen");
 }
 
-/// A follower goes on through rotations and loses no line, while the writer is slow enough for the files kept.
+/// A follower goes on through rotations and loses no line. What is rotated away before it was read is lost by design, so
+/// the writer waits after each part of what the files hold until it was heard.
 #[test]
 fn a_follower_hears_every_line_through_rotations() {
     let (node, _agent) = node();
-    // Four files' worth, in steps that leave the reader time: what is rotated away before it was read is lost by design.
-    let script = "until [ -e /tmp/on ]; do usleep 100000; done; n=0; while [ $n -lt 100 ]; do n=$((n+1)); \
-                  head -c 5000 /dev/zero | tr '\\0' \"$((n % 10))\"; echo \" $n\"; usleep 30000; done; echo done";
+    let script = "echo begin; n=0; for part in 1 2 3 4 5; do until [ -e /tmp/part$part ]; do usleep 100000; done; \
+                  end=$((n + 20)); while [ $n -lt $end ]; do n=$((n+1)); \
+                  head -c 5000 /dev/zero | tr '\\0' \"$((n % 10))\"; echo \" $n\"; done; done; echo done";
     node.manifest("turns.yaml", &crate::node::pod("turns", &format!("  restartPolicy: Never\n{}", writes(script))));
     node.wait_for("turns", "Running");
     std::thread::scope(|scope| {
-        let follower = scope
-            .spawn(|| node.run("armlet logs -f turns | sed 's/.* //' >/tmp/turns; cat /tmp/turns", PATIENCE).unwrap());
-        node.ok("armlet exec turns -- touch /tmp/on");
+        let follow = "armlet logs -f turns >/tmp/turns; sed 's/.* //' /tmp/turns";
+        let follower = scope.spawn(|| node.run(follow, PATIENCE).unwrap());
+        node.wait_until("grep -x begin /tmp/turns", PATIENCE);
+        for part in 1..=5 {
+            node.ok(&format!("armlet exec turns -- touch /tmp/part{part}"));
+            node.wait_until(&format!("grep -q ' {}$' /tmp/turns", part * 20), PATIENCE);
+        }
         let heard = follower.join().unwrap();
-        let expected: String = (1..=100).map(|n| format!("{n}\n")).chain(["done\n".to_owned()]).collect();
+        let lines = (1..=100).map(|n| format!("{n}\n"));
+        let expected: String =
+            std::iter::once("begin\n".to_owned()).chain(lines).chain(["done\n".to_owned()]).collect();
         assert_eq!(heard.stdout, expected);
     });
     assert!(

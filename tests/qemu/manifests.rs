@@ -1,6 +1,6 @@
 //! Static pods as files come, change and go, good and bad.
 
-use crate::node::{AGENT_PID, PATIENCE, container, node, node_alone, pod};
+use crate::node::{AGENT_PID, PATIENCE, PIDS, container, node, node_alone, pod};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -188,6 +188,34 @@ fn a_running_pod_outlives_a_file_and_a_folder_that_are_not_there_yet() {
     assert_eq!((node.field("adopted", "/metadata/uid"), restarts(node)), (uid, 1.into()));
     node.remove_pod("later");
     node.remove_pod("adopted");
+}
+
+/// "seccompDefault": a pod that says nothing is filtered, one that wants to be free is not.
+#[test]
+fn a_pod_that_says_nothing_is_filtered_where_the_node_says_so() {
+    let (node, _agent) = node();
+    let free = format!("  securityContext: {{seccompProfile: {{type: Unconfined}}}}\n{}", idle());
+    for (name, spec, mode) in [("silent", idle(), "2"), ("unconfined", free, "0")] {
+        node.run_pod(name, &spec);
+        let status = node.ok(&format!("armlet exec {name} -- grep Seccomp: /proc/1/status"));
+        assert_eq!(status.split_whitespace().collect::<Vec<_>>(), ["Seccomp:", mode], "{name}");
+        node.remove_pod(name);
+    }
+}
+
+/// "podPidsLimit": a pod has so many processes and no more.
+#[test]
+fn a_pod_has_no_more_processes_than_the_node_says() {
+    let (node, _agent) = node();
+    let many = "trap exit TERM; n=0; while [ $n -lt 400 ]; do sleep 1000000 & n=$((n+1)); done; wait";
+    node.run_pod("many", &format!("  containers:\n{}", container("main", many)));
+    let uid = node.field("many", "/metadata/uid").as_str().unwrap().to_owned();
+    let group = node.ok(&format!("find /sys/fs/cgroup/kubepods -type d -name 'pod{uid}'"));
+    let group = group.trim();
+    assert_eq!(node.ok(&format!("cat {group}/pids.max")), format!("{PIDS}\n"));
+    node.wait_until(&format!("grep '^max [1-9]' {group}/pids.events"), PATIENCE);
+    assert!(node.ok(&format!("cat {group}/pids.peak")).trim().parse::<u32>().unwrap() <= PIDS);
+    node.remove_pod("many");
 }
 
 /// "flags and a KubeletConfiguration file; other fields refused by name": the agent says all that is wrong and ends

@@ -13,7 +13,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) const PORT: u16 = 8080;
 /// The image that most pods run; the node finds it in its preload folder.
 pub(crate) const IMAGE: &str = "localhost/busybox:trixie";
-/// Small logs, so that rotation and the budget are met soon, and something set aside.
+/// How many processes a pod may have on this node.
+pub(crate) const PIDS: u32 = 120;
+/// Small logs, so that rotation and the budget are met soon, something set aside, and what the other nodes leave at its
+/// default.
 const CONFIG: &str = "\
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -22,6 +25,8 @@ containerLogMaxFiles: 3
 systemReserved: {cpu: 100m, memory: 16Mi}
 kubeReserved: {pid: 100}
 oomScoreAdj: -997
+podPidsLimit: 120
+seccompDefault: true
 ---
 apiVersion: armlet.dev/v1alpha1
 kind: NodeConfiguration
@@ -69,6 +74,7 @@ impl Node {
         let preload = from.join("preload");
         std::fs::create_dir_all(&preload).unwrap();
         std::fs::copy(image("busybox"), preload.join("busybox.tar")).unwrap();
+        crate::images::preloaded(&preload);
         let payload = directory.join("payload");
         crate::images::archives(&payload);
         std::fs::copy(image("curl"), payload.join("curl.tar")).unwrap();

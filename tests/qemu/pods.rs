@@ -240,7 +240,7 @@ volumes:
 containers:
 - name: stubborn
   image: localhost/busybox:trixie
-  command: [sh, -c, "trap 'echo term >>/j/journal' TERM; while :; do sleep 1 & wait $!; cut -d. -f1 /proc/uptime >>/j/journal; done"]
+  command: [sh, -c, "trap 'echo term >>/j/journal' TERM; while :; do usleep 100000; cut -d' ' -f1 /proc/uptime >>/j/journal; done"]
   volumeMounts: [{name: shared, mountPath: /j}]
 "#,
     );
@@ -248,9 +248,10 @@ containers:
     node().wait_until("test -s /tmp/grace/journal", std::time::Duration::from_secs(30));
     pod.remove();
     let journal = node().ok("cat /tmp/grace/journal");
-    let after: Vec<u64> = journal.split_once("term\n").unwrap().1.lines().map(|line| line.parse().unwrap()).collect();
+    let after: Vec<f64> = journal.split_once("term\n").unwrap().1.lines().map(|line| line.parse().unwrap()).collect();
     let lived = after.last().unwrap() - after.first().unwrap();
-    assert!((2..=5).contains(&lived), "{lived} s after TERM:\n{journal}");
+    // Beats stand a tenth of a second apart, more on a busy machine. That it was killed at all is why the pod is gone.
+    assert!((3.0..10.0).contains(&lived), "{lived} s after TERM");
 }
 
 /// "exec/http/tcp probes of the three kinds": startup gates, readiness flips, liveness restarts.

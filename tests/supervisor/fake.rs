@@ -96,10 +96,16 @@ pub(crate) fn exec() -> ExitCode {
         return armlet::runtime::create::run_exec();
     }
     let pipe = fs::File::from(children::inherited(child_fd::REPORT).unwrap());
+    let (ready, joined) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+    let (go, told) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     let pid = fork_sibling();
     if pid == 0 {
+        drop(told);
         let group = PathBuf::from(fs::read_to_string(format!("{}/cgroup-root", order.bundle)).unwrap());
         fs::write(group.join(&order.cgroup).join("cgroup.procs"), "0").unwrap();
+        drop(joined);
+        // What a test sees of the program comes after the supervisor could hear of it.
+        let _ = rustix::io::read(&go, &mut [0; 1][..]);
         let _ = rustix::process::setsid();
         if order.spec.tty {
             open_terminal();
@@ -110,11 +116,15 @@ pub(crate) fn exec() -> ExitCode {
         command.args(&order.spec.command[1..]).env("PATH", "/bin:/usr/bin").stdin(Stdio::inherit());
         panic!("{}", command.exec());
     }
+    // As with the real child a session has begun only when all of it can be killed by its group.
+    drop(joined);
+    let _ = rustix::io::read(&ready, &mut [0; 1][..]);
     report(&pipe, &ChildReport::Created { pid });
     if order.spec.command[0] == "/nowhere" {
         report(&pipe, &ChildReport::Failed { code: 127, reason: String::new(), message: "not found".to_owned() });
         return ExitCode::FAILURE;
     }
     report(&pipe, &ChildReport::Started);
+    drop(told);
     ExitCode::SUCCESS
 }

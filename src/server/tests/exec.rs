@@ -203,7 +203,7 @@ async fn much_goes_through_a_fake_session_both_ways() {
             }
         }
     };
-    let ((), got) = tokio::join!(send, receive);
+    let ((), got) = in_time(async { tokio::join!(send, receive) }).await;
     assert_eq!(got, 200 * 50_000);
 }
 

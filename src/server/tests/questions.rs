@@ -1,6 +1,6 @@
 //! Questions with short answers.
 
-use super::fake::{self, FakeNode};
+use super::fake::{self, FakeNode, in_time};
 use crate::model::view::{EventRecord, NodeView, RefusedManifest};
 use crate::model::{WallTime, api};
 use std::collections::VecDeque;
@@ -63,15 +63,13 @@ async fn a_fake_node_tells_about_itself() {
     assert_eq!(node.curl("/armlet/v1/inspect/shop/no").await, (404, TEXT.into(), "pod \"no\" does not exist".into()));
     let socket = node.socket();
     let ask = tokio::spawn(async move {
-        let curl = |path: &str| {
-            tokio::process::Command::new("curl").args(["-s", "--unix-socket"]).arg(&socket).arg(path).output()
-        };
+        let curl = |path: &str| fake::curl(&socket).arg("-s").arg(path).output();
         let images = curl("http://node/armlet/v1/images").await.unwrap().stdout;
         (images, curl("http://node/armlet/v1/stats").await.unwrap().stdout)
     });
     node.answer_one().await;
     node.answer_one().await;
-    let (images, stats) = ask.await.unwrap();
+    let (images, stats) = in_time(ask).await.unwrap();
     assert_eq!(serde_json::from_slice::<Vec<api::Image>>(&images).unwrap(), [fake::image()]);
     let stats: api::Stats = serde_json::from_slice(&stats).unwrap();
     assert_eq!((stats.supervisor.pid, stats.agent_pid), (7, std::process::id()));
@@ -104,12 +102,12 @@ async fn a_fake_import_streams_its_progress() {
 
     let socket = node.socket();
     let import = tokio::spawn(async move {
-        let mut curl = tokio::process::Command::new("curl");
-        curl.args(["-s", "-d", "{\"path\": \"/x.tar\"}", "--unix-socket"]).arg(socket);
-        curl.arg("http://node/armlet/v1/images/import").output().await.unwrap().stdout
+        let mut curl = fake::curl(&socket);
+        curl.args(["-s", "-d", "{\"path\": \"/x.tar\"}", "http://node/armlet/v1/images/import"]);
+        curl.output().await.unwrap().stdout
     });
     node.answer_one().await;
-    let lines = String::from_utf8(import.await.unwrap()).unwrap();
+    let lines = String::from_utf8(in_time(import).await.unwrap()).unwrap();
     let lines: Vec<api::ImportProgress> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let step = api::ImportProgress::Step { text: "unpacking /x.tar".into() };
     assert_eq!(lines, [step, api::ImportProgress::Done { images: vec![fake::image()] }]);
@@ -131,11 +129,11 @@ async fn events_of_a_fake_node_can_be_followed() {
     };
     assert_eq!(reasons(&body), ["Reason1", "Reason2"]);
 
-    let mut curl = tokio::process::Command::new("curl");
-    curl.args(["-sN", "--unix-socket"]).arg(node.socket()).arg("http://node/armlet/v1/events?follow=1");
-    let mut curl = curl.stdout(std::process::Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let mut curl = fake::curl(&node.socket());
+    curl.args(["-sN", "http://node/armlet/v1/events?follow=1"]);
+    let mut curl = curl.stdout(std::process::Stdio::piped()).spawn().unwrap();
     let mut lines = tokio::io::AsyncBufReadExt::lines(tokio::io::BufReader::new(curl.stdout.take().unwrap()));
-    let mut next = async || reasons(&lines.next_line().await.unwrap().unwrap());
+    let mut next = async || reasons(&in_time(lines.next_line()).await.unwrap().unwrap());
     assert_eq!((next().await, next().await), (vec!["Reason1".to_owned()], vec!["Reason2".to_owned()]));
     // One change without events, one with a new event, one in which all that was known is gone.
     let publish = |numbers: &[i64]| {

@@ -17,13 +17,13 @@ fn the_node_comes_back_as_it_was() {
     let files = data_files(&directory, &manifests);
     let data = Disk::make(&directory.join("data.img"), 512, "armlet-data", Some(&files)).unwrap();
     let initramfs = Initramfs::build(Kind::Debug, Some(&binary().unwrap())).unwrap();
-    let mut boot = Boot::new(&initramfs, &directory).data(&data).append(format!("armlet.hostname={NAME}"));
+    let mut boot = Boot::new(&initramfs, &directory).data(&data);
     for argument in ["--manifests", MANIFESTS, "--v=4"] {
         boot = boot.append(format!("armlet.agent={argument}"));
     }
-    let start = || Node { guest: boot.start().unwrap() };
+    let start = |host: &str| Node { guest: boot.clone().append(format!("armlet.hostname={host}")).start().unwrap() };
 
-    let node = start();
+    let node = start(NAME);
     let mut known = Known::of(&node.wait("all pods are where they are to be", settled));
     orphans_are_reaped(&node);
     the_agent_is_kept(&node, &known);
@@ -32,14 +32,16 @@ fn the_node_comes_back_as_it_was() {
     goes_down(node, "TERM");
 
     let mut seed = Seed::new();
-    let mut node = start();
+    // The node keeps the name of its first start, which is a part of its pods' names and UIDs.
+    let mut node = start("renamed");
+    assert_eq!(node.guest.ok("hostname"), "renamed\n");
     known.came_back(&node, 0);
     stopped_in_order(&node);
     // Every further boot costs as much as all else: two power cuts unless there is a campaign.
     for round in rounds(2) {
         known = Known::of(&node.wait("all pods run", settled));
         cut_while_busy(node, round, &mut seed);
-        node = start();
+        node = start(NAME);
         known.came_back(&node, round + 1);
         is_whole(&node, round);
     }
