@@ -40,7 +40,8 @@ pub(crate) fn archives(folder: &Path) {
 
 /// What the node finds in its preload folder beside the image that the tests run.
 pub(crate) fn preloaded(folder: &Path) {
-    let layer = vec![Layer::new().file("x", 0o644, b"x").tar()];
+    // Of its own: a layer that is here already is not read again, however wrong its digest in another archive.
+    let layer = vec![Layer::new().file("preloaded", 0o644, b"x").tar()];
     // The names order them: what is broken comes first.
     std::fs::write(folder.join("a-text.tar"), "not an archive").unwrap();
     Archive::new("localhost/preloaded:1", layer).write(folder, "b-good.tar");

@@ -628,6 +628,7 @@ fn stopping(cgroup: &Path) {
     agent.ask(Ask::Kill { id: spec.id.clone() });
     agent.over(&spec);
     assert!(node.supervisor.wait().unwrap().success());
+    node.logger_is_gone();
 
     // Without an agent the supervisor asks the containers itself.
     let mut node = Node::start(cgroup);
