@@ -127,14 +127,11 @@ fn bad_archives_are_refused_and_leave_nothing() {
         ("bad-link.tar", "cannot be unpacked: member \"out/escaped\" is refused: its parent is a link that leads"),
         ("bad-hard-link.tar", "cannot be unpacked: member \"passwd\" is refused: a path holds '..'"),
         ("bad-bomb.tar", "cannot be unpacked: member \"zeros\" is refused: the layer is larger than the limit"),
-        ("bad-cut.tar", "bad-cut.tar is broken: the archive is not valid: "),
+        ("bad-cut.tar", "/run/payload/bad-cut.tar is broken: "),
         ("bad-text.tar", "bad-text.tar is broken: the archive is not valid: "),
         ("bad-digest.tar", "in /run/payload/bad-digest.tar has digest "),
         ("bad-diff-id.tar", "in /run/payload/bad-diff-id.tar has digest "),
-        (
-            "foreign.tar",
-            "localhost/foreign:1 in /run/payload/foreign.tar is for linux/s390x, and this node runs linux/arm64",
-        ),
+        ("foreign.tar", "localhost/foreign:1 in /run/payload/foreign.tar is for linux/s390x, and this node runs arm64"),
     ] {
         let output = node.try_run(&format!("armlet import /run/payload/{file}"));
         assert_eq!(output.status, 1, "{file}: {output:?}");
