@@ -128,7 +128,12 @@ impl Looping {
 
     fn take_heard(&mut self, heard: Heard) {
         match heard {
-            Heard::Table { sandboxes, containers } => self.take_table(sandboxes, containers),
+            Heard::Table { sandboxes, containers, stopping } => {
+                if !stopping {
+                    self.go_on();
+                }
+                self.take_table(sandboxes, containers);
+            }
             Heard::Lost => tracing::warn!("the connection to the supervisor is lost; it is made anew"),
             Heard::Notice(notice) => self.take_notice(notice),
         }
@@ -182,6 +187,16 @@ impl Looping {
         self.dirty.extend(self.slots.keys().cloned());
         self.table_seen = true;
         self.node_dirty = true;
+    }
+
+    /// The node stays up, as far as this supervisor knows: what another one stopped runs again.
+    fn go_on(&mut self) {
+        self.shutdown = None;
+        self.powering_off = false;
+        let uids: Vec<PodUid> = self.slots.keys().cloned().collect();
+        for uid in uids {
+            self.fold(&uid, |slot, _| plan::fold::go_on(&mut slot.facts));
+        }
     }
 
     fn take_message(&mut self, pod: &PodUid, id: ContainerId, message: Option<String>) {

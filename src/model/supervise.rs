@@ -208,6 +208,9 @@ pub enum Reply {
         boot_id: String,
         /// The supervisor's process id: namespaces are at `/proc/<pid>/fd/<n>`.
         pid: u32,
+        /// The node goes down: [`Notice::Shutdown`] follows.
+        #[serde(default)]
+        stopping: bool,
     },
     /// One sandbox.
     Pod(SandboxEntry),

@@ -70,6 +70,8 @@ pub enum Heard {
         sandboxes: Vec<SandboxEntry>,
         /// Container attempts.
         containers: Vec<ContainerEntry>,
+        /// The node goes down. If not, an earlier supervisor's word that it does is void.
+        stopping: bool,
     },
     /// Something happened.
     Notice(Notice),
@@ -296,18 +298,20 @@ async fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<Option<(Messa
 /// The table that follows a hello.
 async fn table(socket: &Socket, buffer: &mut [u8], hello: u64) -> io::Result<Heard> {
     let (mut sandboxes, mut containers) = (Vec::new(), Vec::new());
+    let mut goes_down = false;
     loop {
         let Some((message, _)) = receive(socket, buffer).await? else {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
         match message {
             Message::Reply { seq, reply } if seq == hello => match reply {
-                Reply::Welcome { version, build, pid, .. } => {
+                Reply::Welcome { version, build, pid, stopping, .. } => {
+                    goes_down = stopping;
                     tracing::info!(version, build, pid, "connected to the supervisor");
                 }
                 Reply::Pod(entry) => sandboxes.push(entry),
                 Reply::Container(entry) => containers.push(entry),
-                Reply::Done => return Ok(Heard::Table { sandboxes, containers }),
+                Reply::Done => return Ok(Heard::Table { sandboxes, containers, stopping: goes_down }),
                 Reply::Refused { message, .. } => return Err(io::Error::other(message)),
                 Reply::Exec { .. } | Reply::Stats(_) => {}
             },

@@ -77,13 +77,13 @@ impl Groups {
         }
     }
 
-    /// Removes what an earlier supervisor left in armlet's own group, killing what is in it.
+    /// Removes what an earlier supervisor left in armlet's own group, killing what is in it. Its logger dies with it, and
+    /// is not killed by its group: some kernels go on killing whatever is born in a group that was killed once, and the
+    /// next logger is born there.
     pub(crate) fn clear_own(&self) {
         let Ok(entries) = fs::read_dir(self.path(OWN)) else { return };
         for entry in entries.flatten() {
-            let name = entry.file_name();
-            let left = ["create-", "logger"].iter().any(|p| name.as_encoded_bytes().starts_with(p.as_bytes()));
-            if left {
+            if entry.file_name().as_encoded_bytes().starts_with(b"create-") {
                 let _ = fs::write(entry.path().join("cgroup.kill"), "1");
                 let _ = fs::remove_dir(entry.path());
             }

@@ -78,7 +78,7 @@ impl Node {
         let seq = agent.send(Ask::Hello { version: 1, logs });
         loop {
             match agent.reply(seq).0 {
-                Reply::Welcome { pid, .. } => assert_eq!(pid, self.supervisor.id()),
+                Reply::Welcome { pid, stopping, .. } => assert_eq!((pid, stopping), (self.supervisor.id(), false)),
                 Reply::Pod(entry) => pods.push(entry),
                 Reply::Container(entry) => containers.push(entry),
                 Reply::Done => return (agent, pods, containers),

@@ -83,6 +83,12 @@ pub fn stop(facts: &mut Facts, pod: Option<&Pod>, cause: StopCause, grace: Optio
     Changes { volatile, ..Changes::default() }
 }
 
+/// Takes back what a shutdown asked of a pod: the node stays up.
+pub fn go_on(facts: &mut Facts) -> Changes {
+    let volatile = facts.volatile.stop.take_if(|stop| stop.cause == StopCause::Shutdown).is_some();
+    Changes { volatile, ..Changes::default() }
+}
+
 /// Records the status that is about to be shown. An end for good is remembered, and committed before it is told.
 pub fn status(facts: &mut Facts, status: &PodStatus) -> Changes {
     let mut changes = Changes::default();

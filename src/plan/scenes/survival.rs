@@ -184,6 +184,28 @@ fn shut_down(scene: &mut Scene) {
     let _ = fold::stop(&mut scene.seen.facts, pod.as_deref(), StopCause::Shutdown, None, scene.now);
 }
 
+/// A supervisor that is only started anew takes its word back with its successor's first.
+#[test]
+fn a_shutdown_that_is_taken_back_lets_pods_go_on() {
+    let mut pod = pod("p", &["server"]);
+    pod.spec.restart_policy = RestartPolicy::Never;
+    let mut scene = Scene::new(pod);
+    scene.go();
+    scene.pass(100);
+    shut_down(&mut scene);
+    scene.go();
+    scene.pass(100);
+    scene.exit("server", 0);
+    scene.go();
+    assert!(!fold::go_on(&mut scene.seen.facts).durable);
+    assert!(scene.go().contains(&"start server#1".to_owned()));
+    assert_eq!(scene.tell("server"), "Running 1 started ready");
+    // What is being removed goes on going.
+    scene.stop(None);
+    fold::go_on(&mut scene.seen.facts);
+    assert_eq!(scene.go()[0], "SIGTERM server 30000ms");
+}
+
 /// However the program answers the stop signal: it did not end, it was ended.
 #[test]
 fn what_a_shutdown_stops_comes_back() {

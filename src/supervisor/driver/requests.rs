@@ -88,6 +88,7 @@ impl Supervisor {
             build: env!("CARGO_PKG_VERSION").to_owned(),
             boot_id: boot_id.trim().to_owned(),
             pid: std::process::id(),
+            stopping: self.node.is_stopping(),
         };
         let pods = self.table.sandbox_entries().map(|e| Reply::Pod(e.clone()));
         let containers = self.table.container_entries().map(|e| Reply::Container(e.clone()));

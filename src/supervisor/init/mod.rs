@@ -152,6 +152,11 @@ impl Node {
         self.power_off = Some(reboot);
     }
 
+    /// Whether the node goes down.
+    pub(crate) const fn is_stopping(&self) -> bool {
+        self.stopping.is_some()
+    }
+
     /// Whether the agent is still to be told that the node stops, and whether it starts again.
     pub(crate) fn take_shutdown_notice(&mut self) -> Option<bool> {
         let stopping = self.stopping.as_mut().filter(|s| !s.told)?;
