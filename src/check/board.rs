@@ -43,8 +43,8 @@ pub struct Board {
     pub links: Trial,
     /// Whether 32-bit ARM programs run.
     pub arm32: bool,
-    /// Pressure stall information.
-    pub pressure: Pressure,
+    /// Whether the kernel tells pressure stall information. Switched off looks the same as not built in.
+    pub pressure: bool,
     /// Kernel modules that the node uses, by name.
     pub modules: BTreeMap<String, Module>,
     /// The clock.
@@ -79,19 +79,6 @@ pub enum Trial {
     Works,
     /// It does not, and why.
     Fails(String),
-}
-
-/// Pressure stall information of the kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Pressure {
-    /// Not built in.
-    #[default]
-    Absent,
-    /// Built in and switched off.
-    Off,
-    /// There.
-    On,
 }
 
 /// A kernel module.

@@ -1,6 +1,6 @@
 //! Reads what a machine shows. The only part that touches the system; nothing that it does stays.
 
-use super::board::{Board, BootFile, Clock, Module, Port, Pressure, Space, Trial};
+use super::board::{Board, BootFile, Clock, Module, Port, Space, Trial};
 use crate::runtime::devices;
 use crate::sys::netlink::{Mac, Netlink, Veth};
 use crate::sys::{bpf, clock, log, machine, mounts, netns, overlay};
@@ -75,7 +75,7 @@ pub fn look(places: &Places) -> Board {
         }),
         links: trial(root, try_links),
         arm32: machine::runs_arm32(),
-        pressure: pressure(),
+        pressure: Path::new("/proc/pressure/memory").exists(),
         modules: modules(&kernel),
         clock: Clock { seconds: clock::now().wall.0 / 1_000_000_000, synchronised: clock::synchronised() },
         spaces: [
@@ -164,15 +164,6 @@ fn try_overlay(data: &Path) -> io::Result<()> {
     // A work folder has a folder without permissions in it: root may remove it all the same.
     let gone = fs::remove_dir_all(&trial);
     done.and(gone)
-}
-
-/// Reading tells more than the file's being there: switched off it gives EOPNOTSUPP.
-fn pressure() -> Pressure {
-    match fs::read_to_string("/proc/pressure/memory") {
-        Ok(_) => Pressure::On,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Pressure::Absent,
-        Err(_) => Pressure::Off,
-    }
 }
 
 fn modules(kernel: &str) -> BTreeMap<String, Module> {

@@ -9,7 +9,7 @@ mod fix;
 mod look;
 mod verdicts;
 
-pub use board::{Board, BootFile, Clock, Module, Port, Pressure, Space, Trial};
+pub use board::{Board, BootFile, Clock, Module, Port, Space, Trial};
 pub use cmdline::{Edit, EditError, edit};
 pub use fix::{FixError, Fixed, fix};
 pub use look::{Places, look};

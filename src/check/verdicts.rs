@@ -1,6 +1,6 @@
 //! What is made of a machine. Pure: each finding has its effect and its remedy.
 
-use super::board::{Board, Module, Pressure, Space, Trial};
+use super::board::{Board, Module, Space, Trial};
 use serde::{Deserialize, Serialize};
 
 /// How bad it is.
@@ -76,7 +76,7 @@ pub fn words(board: &Board) -> Words {
         words.add.extend(["cgroup_enable=memory", "cgroup_memory=1"]);
         words.remove.push("cgroup_disable=memory");
     }
-    if board.pressure == Pressure::Off {
+    if !board.pressure {
         words.add.push("psi=1");
         words.remove.push("psi=0");
     }
@@ -394,18 +394,15 @@ fn modules(board: &Board) -> Finding {
 }
 
 fn pressure(board: &Board) -> Finding {
-    let effect = "pressure is not told in the figures of node and pods; nothing else";
-    match board.pressure {
-        Pressure::On => Finding::good("pressure", "the kernel tells it (PSI)"),
-        Pressure::Absent => Finding::bad(Level::Note, "pressure", "not built into the kernel", effect, ""),
-        Pressure::Off => {
-            let remedy = match &board.boot_file {
-                Some(file) => format!("add psi=1 to the line of {}; `armlet check --fix` does it", file.path.display()),
-                None => "add psi=1 to the kernel's command line".to_owned(),
-            };
-            Finding::bad(Level::Note, "pressure", "switched off", effect, remedy)
-        }
+    if board.pressure {
+        return Finding::good("pressure", "the kernel tells it (PSI)");
     }
+    let effect = "pressure is not told in the figures of node and pods; nothing else";
+    let remedy = match &board.boot_file {
+        Some(file) => format!("add psi=1 to the line of {}; `armlet check --fix` does it", file.path.display()),
+        None => "add psi=1 to the kernel's command line".to_owned(),
+    };
+    Finding::bad(Level::Note, "pressure", "switched off, or not built into the kernel", effect, remedy)
 }
 
 fn space(space: &Space) -> Finding {
@@ -487,7 +484,7 @@ mod tests {
             device_program: Trial::Works,
             links: Trial::Works,
             arm32: true,
-            pressure: Pressure::On,
+            pressure: true,
             modules: ["overlay", "veth", "bridge"].map(|name| (name.to_owned(), Module::Present)).into(),
             clock: Clock { seconds: BEGINNING + 1, synchronised: Some(true) },
             spaces: vec![Space {
@@ -542,7 +539,7 @@ mod tests {
             (|b| b.device_program = Trial::Fails("EPERM".to_owned()), "BPF Missing DeviceRulesUnavailable", false),
             (|b| b.seccomp.clear(), "seccomp Degraded SeccompUnavailable", true),
             (|b| b.links = Trial::Fails("no such kind".to_owned()), "pod network Degraded PodNetworkUnavailable", true),
-            (|b| b.pressure = Pressure::Off, "pressure Note", true),
+            (|b| b.pressure = false, "pressure Note", true),
             (|b| b.spaces[0].free = MIB, "space of /var/lib/armlet Degraded", true),
             (|b| b.spaces[0].read_only = true, "space of /var/lib/armlet Missing ReadOnlyStorage", false),
             (|b| b.runtimes.push("k3s-server".to_owned()), "other runtimes Degraded OtherNodeRunning", true),
@@ -593,7 +590,7 @@ mod tests {
         let mut board = good();
         board.controllers.retain(|c| c != "memory");
         board.cmdline.push_str(" cgroup_disable=memory");
-        board.pressure = Pressure::Off;
+        board.pressure = false;
         let want = Words {
             add: vec!["cgroup_enable=memory", "cgroup_memory=1", "psi=1"],
             remove: vec!["cgroup_disable=memory", "psi=0"],

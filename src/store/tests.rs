@@ -199,6 +199,20 @@ fn a_left_over_unfinished_snapshot_is_no_damage() {
 }
 
 #[test]
+fn unfinished_snapshots_do_not_pile_up() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path());
+    for number in [100, 200, 300] {
+        std::fs::write(dir.path().join(format!("sled/snap.0000000000000{number}.generating")), b"").unwrap();
+        open(dir.path());
+    }
+    let entries = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut beside: Vec<_> = entries.filter(|name| name.as_encoded_bytes().starts_with(b"sled")).collect();
+    beside.sort();
+    assert_eq!(beside, ["sled", "sled-unfinished-snapshot"]);
+}
+
+#[test]
 fn a_missing_snapshot_is_noticed_by_the_epoch() {
     let dir = tempfile::tempdir().unwrap();
     filled_then_emptied(dir.path());

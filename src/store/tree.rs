@@ -17,7 +17,6 @@
 //! the next one is tried in a child first.
 
 use super::record;
-use crate::sys::durable;
 use crate::sys::timers::with_lazy_timers;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -226,7 +225,11 @@ fn is_lock(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock || error.to_string().contains("could not acquire lock")
 }
 
-/// A snapshot that was being written when the power went. sled takes the file for corruption; the log has it all.
+/// Where an unfinished snapshot is kept, beside the database.
+const UNFINISHED: &str = "sled-unfinished-snapshot";
+
+/// A snapshot that was being written when the power went. sled takes the file for corruption; the log has it all. The last
+/// one is kept outside: it is nothing that was lost, and must not pile up.
 fn move_unfinished_snapshots(path: &Path) -> Result<(), TreeError> {
     let failed = |operation, source| TreeError::Io { operation, path: path.to_owned(), source };
     let entries = match std::fs::read_dir(path) {
@@ -238,9 +241,7 @@ fn move_unfinished_snapshots(path: &Path) -> Result<(), TreeError> {
         let name = entry.map_err(|e| failed("list", e))?.file_name();
         let text = name.to_string_lossy();
         if text.starts_with("snap.") && text.ends_with(".generating") {
-            let outside = path.with_file_name(format!("sled-{text}"));
-            std::fs::rename(path.join(&name), &outside)
-                .and_then(|()| durable::set_aside(&outside))
+            std::fs::rename(path.join(&name), path.with_file_name(UNFINISHED))
                 .map_err(|e| failed("move an unfinished snapshot out of", e))?;
         }
     }
