@@ -128,21 +128,11 @@ pub fn perform(step: &Step, socket: &Path) -> Result<String, StepError> {
     }
 }
 
-/// Replaces a file in one step, with its permissions in place before its name is.
 fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
-        return Err(io::ErrorKind::InvalidInput.into());
-    };
-    let beside = folder.join(format!(".{name}.new"));
-    let done = durable::write_synced(&beside, bytes)
-        .and_then(|()| fs::set_permissions(&beside, fs::Permissions::from_mode(mode)))
-        .and_then(|()| fs::rename(&beside, path));
-    if let Err(error) = done {
-        // On a full disk the half-written copy would keep its space.
-        let _gone = fs::remove_file(&beside);
-        return Err(error);
+    match (path.parent(), path.file_name().and_then(|name| name.to_str())) {
+        (Some(folder), Some(name)) => durable::replace_file_with(folder, name, bytes, mode),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
     }
-    durable::sync_dir(folder)
 }
 
 fn systemctl(arguments: &[String]) -> Result<(), StepError> {

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Replaces `dir/name` in one step: written beside it, synced, renamed, folder synced.
@@ -13,8 +13,18 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// The first call that failed; the old content is then still in place.
 pub fn replace_file(dir: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+    replace_file_with(dir, name, content, 0o600)
+}
+
+/// The same with other permissions, which the file has before it has its name.
+///
+/// # Errors
+/// As [`replace_file`].
+pub fn replace_file_with(dir: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
     let beside = dir.join(format!(".{name}.new"));
-    let written = write_synced(&beside, content).and_then(|()| std::fs::rename(&beside, dir.join(name)));
+    let written = write_synced(&beside, content)
+        .and_then(|()| std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(mode)))
+        .and_then(|()| std::fs::rename(&beside, dir.join(name)));
     if let Err(error) = written {
         // On a full disk the half-written copy would keep its space.
         let _gone = std::fs::remove_file(&beside);

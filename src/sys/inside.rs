@@ -2,7 +2,7 @@
 //! the root holds, nothing is mounted outside of it.
 
 use super::confined::{self, NewFolder};
-use super::mounts::set_attributes;
+use super::mounts::{make_private, set_attributes};
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags};
@@ -15,13 +15,15 @@ const FOLDER: NewFolder = NewFolder { mode: 0o755, uid: 0, gid: 0 };
 const FILE_MODE: u32 = 0o644;
 
 /// Shows `source`, with all that is mounted below it, at `destination` of the root. The place is made when it is
-/// missing. `read_only` is about the topmost mount: what is mounted below `source` stays as it is.
+/// missing. `read_only` is about the topmost mount: what is mounted below `source` stays as it is. What is mounted there
+/// later, on either side, does not show on the other (`mountPropagation: None`).
 ///
 /// # Errors
 /// What the kernel says: ENOENT when there is no source, ENOTDIR when one side is a folder and the other is not.
 pub fn bind(root: impl AsFd, source: &Path, destination: &Path, read_only: bool) -> io::Result<()> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
     let tree = rustix::mount::open_tree(CWD, source, flags)?;
+    make_private(tree.as_fd())?;
     if read_only {
         set_attributes(tree.as_fd(), MountAttrFlags::MOUNT_ATTR_RDONLY)?;
     }
@@ -133,6 +135,26 @@ mod tests {
             assert!(!is_mount_point(&volume).unwrap());
             assert!(bind(&inside, &volume.join("file"), Path::new("/real"), false).is_err());
             assert!(bind(&inside, &disk.join("nothere"), Path::new("/b"), false).is_err());
+        });
+    }
+
+    /// Most systems share all mounts: what is a copy of one would follow it.
+    #[test]
+    fn linux_what_is_mounted_later_stays_where_it_is() {
+        use rustix::mount::{MountPropagationFlags, mount_change};
+        if !is_root() {
+            return;
+        }
+        on_small_disk(4 << 20, |disk| {
+            let (root, volume) = (disk.join("root"), disk.join("volume"));
+            fs::create_dir_all(&root).unwrap();
+            fs::create_dir_all(volume.join("later")).unwrap();
+            mount_change(disk, MountPropagationFlags::SHARED | MountPropagationFlags::REC).unwrap();
+            let volume_root = confined::open_root(&volume).unwrap();
+            bind(confined::open_root(&root).unwrap(), &volume, Path::new("/copy"), false).unwrap();
+            mount(volume_root, Path::new("/later"), &tmpfs(MountAttrFlags::empty())).unwrap();
+            assert!(is_mount_point(&volume.join("later")).unwrap());
+            assert!(!is_mount_point(&root.join("copy/later")).unwrap());
         });
     }
 

@@ -54,25 +54,38 @@ pub fn mount_tmpfs(target: &Path, tmpfs: &Tmpfs) -> io::Result<()> {
 ///
 /// # Errors
 /// That of mount_setattr(2); ENOSYS before Linux 5.12.
-#[expect(unsafe_code, reason = "mount_setattr has no safe wrapper here")]
 pub fn set_attributes(mount: BorrowedFd<'_>, attributes: MountAttrFlags) -> io::Result<()> {
-    /// `struct mount_attr` of mount_setattr(2).
-    #[repr(C)]
-    struct Attr {
-        set: u64,
-        clear: u64,
-        propagation: u64,
-        userns_fd: u64,
-    }
-    let attr = Attr { set: attributes.bits().into(), clear: 0, propagation: 0, userns_fd: 0 };
+    set(mount, 0, &Attr { set: attributes.bits().into(), ..Attr::default() })
+}
+
+/// Cuts a mount that is held open, and all below it, off from what is mounted elsewhere later.
+///
+/// # Errors
+/// As [`set_attributes`].
+pub fn make_private(mount: BorrowedFd<'_>) -> io::Result<()> {
+    set(mount, libc::AT_RECURSIVE, &Attr { propagation: libc::MS_PRIVATE, ..Attr::default() })
+}
+
+/// `struct mount_attr` of mount_setattr(2), in its first version.
+#[repr(C)]
+#[derive(Default)]
+struct Attr {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    userns_fd: u64,
+}
+
+#[expect(unsafe_code, reason = "mount_setattr has no safe wrapper here")]
+fn set(mount: BorrowedFd<'_>, flags: libc::c_int, attr: &Attr) -> io::Result<()> {
     // SAFETY: `attr` has the layout of the first version of the structure and its size is passed.
     let rc = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
             mount.as_raw_fd(),
             c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
-            &raw const attr,
+            libc::AT_EMPTY_PATH | flags,
+            std::ptr::from_ref(attr),
             size_of::<Attr>(),
         )
     };
