@@ -75,6 +75,9 @@ pub(super) enum Command {
     Version(Version),
     /// See whether this machine is ready to be a node
     Check(Check),
+    /// Show or check the configuration
+    #[command(subcommand)]
+    Config(Config),
     /// Put armlet on this machine, and start it
     Install(Install),
     /// Stop armlet and its pods, and take it off this machine
@@ -298,6 +301,43 @@ pub(super) struct Check {
     /// Another form than text; `board` has all that was read
     #[arg(short, long, value_enum, value_name = "FORM")]
     pub(super) output: Option<Format>,
+}
+
+/// What to do with the configuration.
+#[derive(Debug, Subcommand)]
+pub(super) enum Config {
+    /// Show every setting in force and where it came from
+    Show(ConfigShow),
+    /// Name everything that is wrong with it
+    Check(ConfigCheck),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  armlet config show
+  armlet config show --config node.yaml --max-pods 20
+  armlet config show -o json | jq -r '.[] | select(.from != \"default\") | .name'
+
+It reads what `armlet agent` with the same flags, in the same environment, would read.")]
+pub(super) struct ConfigShow {
+    #[command(flatten)]
+    pub(super) args: crate::config::Args,
+    /// Another form than the table
+    #[arg(short, long, value_enum, value_name = "FORM")]
+    pub(super) output: Option<Format>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  armlet config check
+  armlet config check --config node.yaml && sudo cp node.yaml /etc/armlet/config.yaml
+
+Exit codes: 0 the agent would start with it, 1 it would not.")]
+pub(super) struct ConfigCheck {
+    #[command(flatten)]
+    pub(super) args: crate::config::Args,
 }
 
 #[derive(Debug, Args)]

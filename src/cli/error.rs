@@ -57,6 +57,9 @@ pub(super) enum CliError {
     /// The firmware's file was not changed.
     #[error("nothing was changed")]
     Fix { source: crate::check::FixError },
+    /// The configuration file cannot be read.
+    #[error("read {path}")]
+    ConfigFile { path: String, source: io::Error },
     /// A step of an installation was not done.
     #[error("not done")]
     Install { source: crate::install::StepError },

@@ -1,5 +1,5 @@
-//! The commands people type: clients of the server's API, and of nothing else but for `check`, `install` and
-//! `uninstall`, which are for machines without an agent.
+//! The commands people type: clients of the server's API, and of nothing else but for `check`, `config`,
+//! `install` and `uninstall`, which are for machines without an agent.
 //!
 //! One connection over the unix socket, one thread. Pure parts first: [`pods`] (what is read of a v1.Pod), [`lookup`]
 //! (names to pods), [`status`] (a pod in one word), [`age`], [`table`], [`output`]. Then [`client`] (HTTP over the
@@ -9,6 +9,7 @@ mod age;
 mod args;
 mod check;
 mod client;
+mod config;
 mod error;
 mod events;
 mod exec;
@@ -76,6 +77,7 @@ async fn perform(cli: &Cli, out: &mut Out) -> Result<u8, CliError> {
         Command::Events(args) => events::run(args, connect().await?, out).await?,
         Command::Version(args) => version::run(args, connect().await, out).await?,
         Command::Check(args) => return check::run(args, out),
+        Command::Config(args) => return config::run(args, out),
         Command::Install(args) => install::install(args, &cli.socket, out)?,
         Command::Uninstall(args) => install::uninstall(args, &cli.socket, out)?,
     }

@@ -70,6 +70,35 @@ impl Args {
     }
 }
 
+/// Which flags are given, by name, and by what: `--flag` or the variable.
+pub(super) fn given(args: &Args, env: &BTreeMap<String, String>) -> BTreeMap<&'static str, String> {
+    let flags = [
+        ("node-name", &args.node_name),
+        ("root-dir", &args.root_dir),
+        ("run-dir", &args.run_dir),
+        ("socket", &args.socket),
+        ("manifests", &args.manifests),
+        ("pod-cidr", &args.pod_cidr),
+        ("cluster-dns", &args.cluster_dns),
+        ("cluster-domain", &args.cluster_domain),
+        ("resolv-conf", &args.resolv_conf),
+        ("max-pods", &args.max_pods),
+        ("seccomp-default", &args.seccomp_default),
+        ("fail-swap-on", &args.fail_swap_on),
+        ("v", &args.verbosity),
+    ];
+    let by = |name: &str, flag: &Option<String>| match flag {
+        Some(_) => Some(format!("--{name}")),
+        None => Some(variable(name)).filter(|variable| env.contains_key(variable)),
+    };
+    flags.into_iter().filter_map(|(name, flag)| Some((name, by(name, flag)?))).collect()
+}
+
+/// The variable that stands in for a flag.
+fn variable(flag: &str) -> String {
+    format!("ARMLET_{}", flag.to_uppercase().replace('-', "_"))
+}
+
 /// Where flags and variables are looked up, and their problems collected.
 struct Given<'a> {
     env: &'a BTreeMap<String, String>,
@@ -79,7 +108,7 @@ struct Given<'a> {
 impl Given<'_> {
     /// Reads the flag `name`, or the variable that stands in for it.
     fn set<T>(&mut self, name: &str, flag: Option<&String>, read: impl Fn(&str) -> Result<T, String>) -> Option<T> {
-        let variable = format!("ARMLET_{}", name.to_uppercase().replace('-', "_"));
+        let variable = variable(name);
         let (text, field) = match flag {
             Some(text) => (text, format!("--{name}")),
             None => (self.env.get(&variable)?, variable),

@@ -10,9 +10,11 @@ mod kubelet;
 mod node;
 mod read;
 mod setting;
+mod show;
 
 pub use crate::wire::Problem;
 pub use flags::{Args, DEFAULT_CONFIG};
+pub use show::{Setting, settings};
 
 use crate::model::{Millis, Quantity};
 use crate::wire::document::{self, Document};
