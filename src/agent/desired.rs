@@ -63,12 +63,10 @@ impl Desired {
 
     fn read(&self, path: &str, content: FileContent) -> Read {
         let bytes = match &content {
+            // What an editor, a full disk or a power cut left: it tells nothing of what is wanted.
+            FileContent::Bytes(bytes) if bytes.trim_ascii().is_empty() => return refused(path, "is empty", content),
             FileContent::Bytes(bytes) => Arc::clone(bytes),
-            FileContent::Unreadable(why) => {
-                tracing::error!("{path}: {why}");
-                let problems = vec![format!("{path}: {why}")];
-                return Read { content, pods: FilePods { pods: Vec::new(), incomplete: true }, problems };
-            }
+            FileContent::Unreadable(why) => return refused(path, &why.clone(), content),
             FileContent::Unread => {
                 return Read { content, pods: FilePods { pods: Vec::new(), incomplete: true }, problems: Vec::new() };
             }
@@ -123,6 +121,13 @@ impl Desired {
         let refused = refused.into_iter();
         refused.map(|(path, problems)| RefusedManifest { path: path.to_owned(), problems }).collect()
     }
+}
+
+/// A file that tells nothing: the pods that it wanted before stay.
+fn refused(path: &str, why: &str, content: FileContent) -> Read {
+    let problem = format!("{path}: {why}");
+    tracing::error!("{problem}");
+    Read { content, pods: FilePods { pods: Vec::new(), incomplete: true }, problems: vec![problem] }
 }
 
 #[cfg(test)]
@@ -188,7 +193,9 @@ mod tests {
         assert!(desired.refused().is_empty());
         desired.take(files(FileContent::Unreadable("no".to_owned())));
         assert_eq!((desired.pods().len(), desired.refused().len()), (1, 1));
-        desired.take(files(FileContent::Bytes(b"".as_slice().into())));
+        desired.take(files(FileContent::Bytes(b" \n".as_slice().into())));
+        assert_eq!((desired.pods().len(), desired.refused().len()), (1, 1), "an empty file tells nothing");
+        desired.take(files(FileContent::Bytes(b"# nothing any more\n".as_slice().into())));
         assert!(desired.pods().is_empty() && desired.refused().is_empty());
     }
 }

@@ -21,7 +21,8 @@ use crate::sys::clock;
 use crate::sys::log::chain;
 use crate::wire::NodeIdentity;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -38,6 +39,20 @@ pub enum AgentError {
     /// The journal's thread could not be made.
     #[error("start the journal")]
     Thread(#[source] std::io::Error),
+    /// Another agent runs on this node.
+    #[error("another agent holds {}", path.display())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// The lock could not be tried.
+    #[error("take the lock {}", path.display())]
+    Lock {
+        /// The lock file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// The node's own figures could not be read.
     #[error("look at the node")]
     Node(#[from] observe::NodeError),
@@ -74,6 +89,7 @@ pub fn run(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
 }
 
 async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
+    let _lock = take_lock(Path::new(&config.run_dir))?;
     let (inputs, from) = mpsc::unbounded_channel();
     let opened = Store::open(&Path::new(&config.data_dir).join("store"), probe);
     for problem in &opened.problems {
@@ -137,6 +153,19 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
     tokio::spawn(pass_on(files, looping.inputs.clone(), Input::Manifests));
     looping.run(from).await;
     Ok(())
+}
+
+/// Two agents would take the supervisor and the socket from each other without end. The lock goes with the process.
+fn take_lock(run: &Path) -> Result<File, AgentError> {
+    let path = run.join("agent.lock");
+    let failed = |source| AgentError::Lock { path: path.clone(), source };
+    std::fs::create_dir_all(run).map_err(failed)?;
+    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(AgentError::Locked { path }),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
 }
 
 /// The node's name: configured, else as before, else the host's. It is kept from the first start on.

@@ -68,7 +68,13 @@ pub fn look(places: &Places) -> Board {
         namespaces: names("/proc/self/ns"),
         user_namespaces: text("/proc/sys/user/max_user_namespaces").trim().parse().ok(),
         seccomp: words("/proc/sys/kernel/seccomp/actions_avail"),
-        overlay: trial(root, || try_overlay(&places.data).map_err(|error| error.to_string())),
+        overlay: match try_overlay_as(root, &places.data) {
+            // A full disk says nothing of overlays: its space is told by itself.
+            Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+                Trial::NotTried
+            }
+            tried => trial(root, || tried.map_err(|error| error.to_string())),
+        },
         device_program: trial(root, || {
             let program = devices::compile(&devices::default_rules());
             bpf::load_device_program(&program).map(drop).map_err(|error| error.to_string())
@@ -141,6 +147,10 @@ fn has_something(folder: &Path) -> bool {
 /// The nearest folder above that is there already.
 fn nearest(path: &Path) -> Option<&Path> {
     path.ancestors().find(|path| path.is_dir())
+}
+
+fn try_overlay_as(root: bool, data: &Path) -> io::Result<()> {
+    if root { try_overlay(data) } else { Ok(()) }
 }
 
 /// Mounts an overlay on the file system that will hold containers, in a mount namespace that ends with the trial.

@@ -307,14 +307,23 @@ fn user_namespaces(board: &Board) -> Finding {
 
 const AS_ROOT: &str = "run it as root: sudo armlet check";
 
-fn untried(topic: &str) -> Finding {
+fn untried(board: &Board, topic: &str) -> Finding {
+    if board.root {
+        return Finding::bad(
+            Level::Note,
+            topic,
+            "not tried",
+            "there is no room for a trial",
+            "make room on the data disk",
+        );
+    }
     Finding::bad(Level::Note, topic, "not tried", "only root can try it", AS_ROOT)
 }
 
 fn overlay(board: &Board) -> Finding {
     match &board.overlay {
         Trial::Works => Finding::good("overlay", "a trial mount works"),
-        Trial::NotTried => untried("overlay"),
+        Trial::NotTried => untried(board, "overlay"),
         Trial::Fails(why) => Finding::bad(
             Level::Missing,
             "overlay",
@@ -330,7 +339,7 @@ fn overlay(board: &Board) -> Finding {
 fn devices(board: &Board) -> Finding {
     match &board.device_program {
         Trial::Works => Finding::good("BPF", "device rules can be enforced"),
-        Trial::NotTried => untried("BPF"),
+        Trial::NotTried => untried(board, "BPF"),
         Trial::Fails(why) => Finding::bad(
             Level::Missing,
             "BPF",
@@ -359,7 +368,7 @@ fn seccomp(board: &Board) -> Finding {
 fn links(board: &Board) -> Finding {
     match &board.links {
         Trial::Works => Finding::good("pod network", "bridge and links can be made"),
-        Trial::NotTried => untried("pod network"),
+        Trial::NotTried => untried(board, "pod network"),
         Trial::Fails(why) => Finding::bad(
             Level::Degraded,
             "pod network",

@@ -110,6 +110,13 @@ async fn patiently<T>(answer: impl Future<Output = T>) -> T {
     answer.await
 }
 
+/// The beginning of a long text, for an error.
+fn short(text: &str) -> String {
+    const MOST: usize = 100;
+    let end = text.floor_char_boundary(MOST);
+    if end == text.len() { text.to_owned() } else { format!("{}...", &text[..end]) }
+}
+
 /// A request to the agent.
 pub(super) fn request(method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>, CliError> {
     Request::builder()
@@ -117,7 +124,7 @@ pub(super) fn request(method: Method, path: &str, body: Bytes) -> Result<Request
         .uri(path)
         .header(header::HOST, HeaderValue::from_static("localhost"))
         .body(Full::new(body))
-        .map_err(|error| CliError::Request { what: path.to_owned(), source: error.into() })
+        .map_err(|error| CliError::Request { what: short(path), source: error.into() })
 }
 
 /// An answer of another status than 200 as the error that it is.

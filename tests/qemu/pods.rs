@@ -289,6 +289,10 @@ containers:
     assert_eq!(started["status"]["phase"], "Running");
     assert_eq!(condition(&started, "Ready")["message"], "containers with unready status: [web exec]");
 
+    // Until then each probe has failed at least once.
+    for text in ["Startup probe failed: HTTP probe failed with statuscode: 404", "Readiness probe failed: not 2"] {
+        node().wait_until(&format!("armlet events | grep probes-armlet | grep -qF '{text}'"), PATIENCE);
+    }
     pod.exec("web", "touch /www/started");
     pod.until("started", |pod| container(pod, "web")["started"] == true && container(pod, "web")["ready"] == false);
     pod.exec("web", "touch /www/ready");
