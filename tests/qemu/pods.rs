@@ -1,6 +1,8 @@
 //! Whole pods on a real node: order, restarts, probes, termination, and the status that upstream's kubelet would give.
 
-use crate::pod_node::{Pod, among_others, condition, container, ended, ended_before, node, restarts, waiting};
+use crate::pod_node::{
+    PATIENCE, Pod, among_others, condition, container, ended, ended_before, node, restarts, waiting,
+};
 
 /// A line of a journal that containers write into a folder they share, and where it stands.
 #[track_caller]

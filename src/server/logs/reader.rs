@@ -23,6 +23,8 @@ pub(in crate::server) struct LogReader {
     files: LogFiles,
     current: LogFile,
     offset: u64,
+    /// Bytes to be read yet, where the log ends with what was there at first; else it would chase a fast writer.
+    left: Option<u64>,
     splitter: Splitter,
     joiner: Joiner,
 }
@@ -54,8 +56,13 @@ impl LogReader {
         if all.is_empty() {
             return Err(io::ErrorKind::NotFound.into());
         }
+        let mut there = 0_u64;
+        for file in open.iter().skip(start.file) {
+            there = there.saturating_add(file.metadata()?.len());
+        }
         Ok(Self {
             files,
+            left: (!options.follow).then(|| there.saturating_sub(start.offset)),
             current: all.swap_remove(start.file),
             offset: start.offset,
             splitter: Splitter::default(),
@@ -73,6 +80,9 @@ impl LogReader {
         while out.len() < BLOCK && read < STEP {
             if self.joiner.is_full() {
                 return Ok(Step::Full);
+            }
+            if self.left == Some(0) {
+                return Ok(Step::CaughtUp);
             }
             let len = self.read(&mut block)?;
             if len == 0 && !self.next_file(&mut block, out)? {
@@ -121,10 +131,15 @@ impl LogReader {
     }
 
     fn read(&mut self, block: &mut [u8]) -> io::Result<usize> {
+        let most = self
+            .left
+            .map_or(block.len(), |left| usize::try_from(left).map_or(block.len(), |left| left.min(block.len())));
+        let block = block.get_mut(..most).unwrap_or_default();
         loop {
             match self.current.file.read_at(block, self.offset) {
                 Ok(len) => {
                     self.offset += len as u64;
+                    self.left = self.left.map(|left| left.saturating_sub(len as u64));
                     return Ok(len);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -218,11 +233,27 @@ mod tests {
         assert_eq!(read(&mut log.open(&LogOptions { limit: Some(4), ..LogOptions::default() })), "0a\n0");
     }
 
+    /// Without `follow` the end is where it was when it was asked for.
+    #[test]
+    fn a_fast_writer_is_not_chased() {
+        let mut log = Log::new();
+        log.line("a");
+        log.rotate();
+        log.line("b");
+        let mut whole = log.open(&LogOptions::default());
+        let mut last = log.open(&LogOptions { tail: Some(1), ..LogOptions::default() });
+        log.line("c");
+        log.rotate();
+        log.line("d");
+        assert_eq!((read(&mut whole).as_str(), read(&mut last).as_str()), ("a\nb\n", "b\n"));
+        assert_eq!(read(&mut whole), "");
+    }
+
     #[test]
     fn a_reader_goes_on_across_rotations() {
         let mut log = Log::new();
         log.line("a");
-        let mut reader = log.open(&LogOptions { tail: Some(0), ..LogOptions::default() });
+        let mut reader = log.open(&LogOptions { tail: Some(0), follow: true, ..LogOptions::default() });
         assert_eq!(read(&mut reader), "");
         log.line("b");
         assert_eq!(read(&mut reader), "b\n");
@@ -305,7 +336,7 @@ mod tests {
         ) {
             let mut log = Log::new();
             log.line("first");
-            let mut reader = log.open(&LogOptions::default());
+            let mut reader = log.open(&LogOptions { follow: true, ..LogOptions::default() });
             let (mut want, mut got) = ("first\n".to_owned(), String::new());
             let mut half = false;
             for (n, happening) in happenings.into_iter().enumerate() {

@@ -5,7 +5,7 @@
 # shellcheck shell=dash
 work=/run/debug
 $work/busybox mkdir -p $work/bin /run/payload
-$work/busybox --install -s $work/bin
+[ "${1-}" = serve ] || $work/busybox --install -s $work/bin
 # Where armlet is process 1 its binary may have no name in the file system any more.
 [ -x /sbin/armlet ] || ln -sf /proc/1/exe $work/bin/armlet
 export PATH=$work/bin:/bin:/sbin:/usr/bin:/usr/sbin HOME=/root
@@ -18,11 +18,13 @@ done
 for name in /sys/class/virtio-ports/*/name; do
     [ "$(cat "$name")" = armlet.shell ] && name=${name%/name} && port=/dev/${name##*/}
 done
-# A person at the other end: a shell for as long as the guest runs.
-if [ -e /dev/hvc0 ]; then
+# A person at the other end: a shell for as long as the guest runs. It is this process that starts it: what is started in
+# the background ignores Ctrl-C, and so do its children.
+if [ -e /dev/hvc0 ] && [ "${1-}" != serve ]; then
+    sh "$0" serve &
     while :; do
         setsid -c sh -l </dev/hvc0 >/dev/hvc0 2>&1
-    done &
+    done
 fi
 
 # The port can be opened once only: what reads it and what writes it share this open file.
