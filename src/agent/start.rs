@@ -17,11 +17,11 @@ use crate::observe;
 use crate::plan;
 use crate::server;
 use crate::store::{Probe, Store};
-use crate::sys::clock;
 use crate::sys::log::chain;
+use crate::sys::{clock, files};
 use crate::wire::NodeIdentity;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
@@ -149,8 +149,8 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
     let arrivals = looping.slots.values().map(|slot| slot.arrival).chain(last_address.map(|last| last.arrivals));
     looping.arrivals = arrivals.max().unwrap_or(0);
     let folder = Path::new(&looping.rooms.config.static_pod_path);
-    let files = super::manifests::watch(folder, looping.desired.files())?;
-    tokio::spawn(pass_on(files, looping.inputs.clone(), Input::Manifests));
+    let manifests = super::manifests::watch(folder, looping.desired.files())?;
+    tokio::spawn(pass_on(manifests, looping.inputs.clone(), Input::Manifests));
     looping.run(from).await;
     Ok(())
 }
@@ -158,13 +158,10 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
 /// Two agents would take the supervisor and the socket from each other without end. The lock goes with the process.
 fn take_lock(run: &Path) -> Result<File, AgentError> {
     let path = run.join("agent.lock");
-    let failed = |source| AgentError::Lock { path: path.clone(), source };
-    std::fs::create_dir_all(run).map_err(failed)?;
-    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(AgentError::Locked { path }),
-        Err(TryLockError::Error(source)) => Err(failed(source)),
+    match std::fs::create_dir_all(run).and_then(|()| files::lock(&path)) {
+        Ok(Some(lock)) => Ok(lock),
+        Ok(None) => Err(AgentError::Locked { path }),
+        Err(source) => Err(AgentError::Lock { path, source }),
     }
 }
 

@@ -68,16 +68,9 @@ pub fn look(places: &Places) -> Board {
         namespaces: names("/proc/self/ns"),
         user_namespaces: text("/proc/sys/user/max_user_namespaces").trim().parse().ok(),
         seccomp: words("/proc/sys/kernel/seccomp/actions_avail"),
-        overlay: match try_overlay_as(root, &places.data) {
-            // A full disk says nothing of overlays: its space is told by itself.
-            Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
-                Trial::NotTried
-            }
-            tried => trial(root, || tried.map_err(|error| error.to_string())),
-        },
+        overlay: trial(root, || try_overlay(&places.data)),
         device_program: trial(root, || {
-            let program = devices::compile(&devices::default_rules());
-            bpf::load_device_program(&program).map(drop).map_err(|error| error.to_string())
+            bpf::load_device_program(&devices::compile(&devices::default_rules())).map(drop)
         }),
         links: trial(root, try_links),
         arm32: machine::runs_arm32(),
@@ -99,18 +92,22 @@ pub fn look(places: &Places) -> Board {
     }
 }
 
-fn trial(root: bool, work: impl FnOnce() -> Result<(), String>) -> Trial {
+/// Only root can try, and a full disk says nothing of what was tried: its space is told by itself.
+fn trial(root: bool, work: impl FnOnce() -> io::Result<()>) -> Trial {
     match root.then(work) {
         None => Trial::NotTried,
+        Some(Err(error)) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+            Trial::NotTried
+        }
         Some(Ok(())) => Trial::Works,
-        Some(Err(why)) => Trial::Fails(why),
+        Some(Err(error)) => Trial::Fails(error.to_string()),
     }
 }
 
 /// Makes what a pod's network is made of in two network namespaces, which take it along when they go.
-fn try_links() -> Result<(), String> {
+fn try_links() -> io::Result<()> {
     const ADDRESS: [Mac; 2] = [Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2])];
-    let namespace = || netns::create().map_err(|error| format!("no network namespace: {error}"));
+    let namespace = || netns::create().map_err(|error| io::Error::other(format!("no network namespace: {error}")));
     let (node, pod) = (namespace()?, namespace()?);
     let made = || -> crate::sys::netlink::Result<()> {
         let mut netlink = Netlink::open_in(&node)?;
@@ -125,7 +122,7 @@ fn try_links() -> Result<(), String> {
             master,
         })
     };
-    made().map_err(|error| log::chain(&error))
+    made().map_err(|error| io::Error::other(log::chain(&error)))
 }
 
 fn memory(meminfo: &str) -> u64 {
@@ -147,10 +144,6 @@ fn has_something(folder: &Path) -> bool {
 /// The nearest folder above that is there already.
 fn nearest(path: &Path) -> Option<&Path> {
     path.ancestors().find(|path| path.is_dir())
-}
-
-fn try_overlay_as(root: bool, data: &Path) -> io::Result<()> {
-    if root { try_overlay(data) } else { Ok(()) }
 }
 
 /// Mounts an overlay on the file system that will hold containers, in a mount namespace that ends with the trial.

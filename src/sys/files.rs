@@ -2,11 +2,25 @@
 #![expect(unsafe_code, reason = "file leases have no safe wrapper")]
 
 use rustix::fs::{Mode, OFlags, fchmod, ftruncate};
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+
+/// Takes the lock of a file, which is made when it is missing, for as long as what is returned lives. None: another
+/// process has it.
+///
+/// # Errors
+/// That of opening the file or of flock(2).
+pub fn lock(path: &Path) -> io::Result<Option<File>> {
+    let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(source)) => Err(source),
+    }
+}
 
 /// Reads a regular file of at most `max` bytes. Follows links; never waits on a FIFO or a device.
 ///
@@ -126,6 +140,17 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_lock_has_one_holder() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let held = lock(&path).unwrap();
+        assert!(held.is_some() && lock(&path).unwrap().is_none());
+        drop(held);
+        assert!(lock(&path).unwrap().is_some());
+        assert!(lock(&dir.path().join("no/lock")).is_err());
+    }
 
     #[test]
     fn only_small_regular_files_are_read() {

@@ -17,8 +17,8 @@ use super::{Options, StartError};
 use crate::model::supervise::{ContainerState, Exit, MAX_MESSAGE, Notice, SandboxSpec};
 use crate::model::time::Now;
 use crate::model::{BootTime, ContainerId, Millis, PodUid};
-use crate::sys::{clock, exe, memory, seqpacket, signals};
-use rustix::fd::{AsFd as _, OwnedFd};
+use crate::sys::{clock, exe, files, memory, seqpacket, signals};
+use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
@@ -293,14 +293,11 @@ fn unknown_exit((started_at, started_wall): (BootTime, crate::model::WallTime), 
 
 /// One supervisor per run folder: a second one would reap and kill what it does not know.
 fn take_lock(run: &std::path::Path) -> Result<OwnedFd, StartError> {
-    use std::os::unix::fs::OpenOptionsExt as _;
     let path = run.join("supervisor.lock");
-    let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
-    let file = file.map_err(|source| StartError::System { operation: "open the lock file", source })?;
-    match rustix::fs::flock(file.as_fd(), rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file.into()),
-        Err(rustix::io::Errno::AGAIN) => Err(StartError::Locked { path }),
-        Err(e) => Err(StartError::System { operation: "take the lock", source: e.into() }),
+    match files::lock(&path) {
+        Ok(Some(lock)) => Ok(lock.into()),
+        Ok(None) => Err(StartError::Locked { path }),
+        Err(source) => Err(StartError::System { operation: "take the lock", source }),
     }
 }
 
