@@ -70,6 +70,7 @@ impl Looping {
         // What has changed of pods that cannot be looked at yet.
         self.keep_all_volatile();
         self.power_off_when_quiet();
+        self.publisher.addresses(&self.node.host_ips);
         self.conditions.insert("FactsNotStored", self.journal.refused());
         let shown = self.conditions.iter().filter_map(|(word, text)| Some(((*word).to_owned(), text.clone()?)));
         self.publisher.conditions(shown.chain(self.lacks.iter().cloned()).collect());

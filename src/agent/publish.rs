@@ -4,8 +4,9 @@ use crate::model::PodUid;
 use crate::model::WallTime;
 use crate::model::event::PodEvent;
 use crate::model::pod::Pod;
-use crate::model::view::{EventRecord, NodeView, PodView, RefusedManifest};
+use crate::model::view::{EventRecord, NodeResources, NodeView, PodView, RefusedManifest};
 use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -25,8 +26,8 @@ pub(super) struct Publisher {
 
 impl Publisher {
     /// An empty picture of the node, and where it can be seen.
-    pub(super) fn new(node_name: String) -> (Self, watch::Receiver<Arc<NodeView>>) {
-        let view = NodeView { node_name, ..NodeView::default() };
+    pub(super) fn new(node_name: String, resources: NodeResources) -> (Self, watch::Receiver<Arc<NodeView>>) {
+        let view = NodeView { node_name, resources, ..NodeView::default() };
         let (to, seen) = watch::channel(Arc::new(view.clone()));
         let publisher =
             Self { pods: BTreeMap::new(), view, events: VecDeque::new(), new_events: false, changed: true, to };
@@ -59,12 +60,18 @@ impl Publisher {
         self.view.conditions = conditions;
     }
 
+    /// Shows the node's own addresses.
+    pub(super) fn addresses(&mut self, addresses: &[IpAddr]) {
+        self.changed |= self.view.addresses != addresses;
+        self.view.addresses = addresses.to_vec();
+    }
+
     /// Adds one event about a pod.
     pub(super) fn event(&mut self, pod: &Pod, event: PodEvent, at: WallTime) {
         let object = format!("{}/{}", pod.namespace, pod.name);
         tracing::info!(pod = %object, reason = %event.reason, "{}", event.message);
-        let PodEvent { warning, reason, message, .. } = event;
-        self.record(EventRecord { at, warning, reason, object, message });
+        let PodEvent { warning, reason, field_path, message } = event;
+        self.record(EventRecord { at, warning, reason, object, field_path, message });
     }
 
     /// Adds one event.

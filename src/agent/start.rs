@@ -99,7 +99,7 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
     let node_name = node_name(&config, &store);
     tracing::info!(node = %node_name, pods = store.pods().len(), "store opened");
     let rooms = Arc::new(Rooms::open(config, node_name.clone())?);
-    let (mut publisher, view) = Publisher::new(node_name.clone());
+    let (mut publisher, view) = Publisher::new(node_name.clone(), observe::resources(&rooms.config)?);
     limit_all_pods(&rooms, &mut publisher)?;
 
     let (commands, asked) = mpsc::channel(64);
@@ -209,7 +209,7 @@ fn limit_all_pods(rooms: &Rooms, publisher: &mut Publisher) -> Result<(), AgentE
         tracing::warn!("{message}");
         let (at, object) = (clock::now().wall, rooms.node_name.clone());
         let reason = "FailedNodeAllocatableEnforcement".to_owned();
-        publisher.record(EventRecord { at, warning: true, reason, object, message });
+        publisher.record(EventRecord { at, warning: true, reason, object, field_path: None, message });
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// As it should be.
+    #[serde(rename = "ok")]
     Good,
     /// Worth knowing; nothing is missing.
     Note,

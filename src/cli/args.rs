@@ -1,5 +1,6 @@
 //! What can be typed.
 
+use crate::model::WallTime;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -146,7 +147,7 @@ pub(super) struct Logs {
     #[arg(long, value_name = "AGE", value_parser = super::age::parse, conflicts_with = "since_time")]
     pub(super) since: Option<u64>,
     /// Show only what was written at this time or later: 2026-01-31T12:00:00Z
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(super) since_time: Option<String>,
     /// Show each line with its time
     #[arg(long)]
@@ -167,6 +168,12 @@ fn tail(text: &str) -> Result<i64, String> {
     } else {
         Ok(i64::try_from(lines).unwrap_or(i64::MAX))
     }
+}
+
+/// Reads a moment. It goes to the agent as it was typed.
+fn moment(text: &str) -> Result<String, String> {
+    let why = "write it as RFC 3339 has it, with the zone: 2026-01-31T12:00:00Z or 2026-01-31T13:00:00+01:00";
+    WallTime::parse_rfc3339(text).map(|_| text.to_owned()).ok_or_else(|| why.to_owned())
 }
 
 /// One of a container's outputs.
@@ -281,7 +288,7 @@ pub(super) struct Version {
 Examples:
   sudo armlet check                      what is there, what is missing, and what to do about it
   sudo armlet check --fix                switch on what a Raspberry Pi's command line switches off
-  sudo armlet check -o json | jq -r '.findings[] | select(.level != \"good\") | .topic'
+  sudo armlet check -o json | jq -r '.findings[] | select(.level != \"ok\") | .topic'
 
 No agent is needed. Without root a few things cannot be tried.
 Exit codes: 0 pods can run here, 1 they cannot.")]
@@ -413,6 +420,8 @@ mod tests {
             "logs web --tail -2",
             "logs web --tail x",
             "logs web --since x",
+            "logs web --since-time yesterday",
+            "logs web --since-time 2026-01-31",
             "logs web --limit-bytes 0",
         ] {
             let parts = line.split(' ').filter(|part| !part.is_empty());

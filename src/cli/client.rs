@@ -12,7 +12,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 use tokio::net::UnixStream;
@@ -20,6 +20,15 @@ use tokio::net::UnixStream;
 /// How long an answer may take until a person is told why nothing happens. There is no limit beside this: the agent of a
 /// slow board may be busy for a while, and who has waited enough can stop.
 const PATIENCE: Duration = Duration::from_secs(4);
+
+/// How often an agent that has just gone is looked for, and after how long each time: two seconds in all.
+const RETRIES: u32 = 40;
+const RETRY: Duration = Duration::from_millis(50);
+
+/// Whether an agent's socket is there and nobody listens: one has gone, and another is about to come.
+fn is_between_agents<T>(connected: &io::Result<T>) -> bool {
+    matches!(connected, Err(error) if error.kind() == io::ErrorKind::ConnectionRefused)
+}
 
 /// What a query and a path cannot hold as it is.
 fn is_plain(byte: u8) -> bool {
@@ -53,9 +62,16 @@ pub(super) struct Answer<T> {
 }
 
 impl Client {
-    /// Connects.
+    /// Connects. An agent that is just being started again is waited for.
     pub(super) async fn connect(socket: &Path) -> Result<Self, CliError> {
-        let connected = UnixStream::connect(socket).await;
+        let mut connected = UnixStream::connect(socket).await;
+        for _ in 0..RETRIES {
+            if !is_between_agents(&connected) {
+                break;
+            }
+            tokio::time::sleep(RETRY).await;
+            connected = UnixStream::connect(socket).await;
+        }
         let stream = connected.map_err(|source| CliError::Connect { socket: socket.to_owned(), source })?;
         let (sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|source| CliError::Talk { source })?;
@@ -106,7 +122,7 @@ async fn patiently<T>(answer: impl Future<Output = T>) -> T {
         return answer;
     }
     // Nobody depends on the remark: it may fail.
-    let _ = writeln!(std::io::stderr(), "waiting for the agent: it is busy or stopped");
+    let _ = writeln!(io::stderr(), "waiting for the agent: it is busy or stopped");
     answer.await
 }
 

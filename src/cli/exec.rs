@@ -283,10 +283,22 @@ fn ended(content: &[u8]) -> Result<u8, CliError> {
         ("Success", ..) => Ok(0),
         (_, "NonZeroExitCode", Some(code)) => Ok(code),
         // 128 stands for "it never ran" in general: a shell has no such code.
-        (_, _, code) => {
-            Err(CliError::Exec { code: code.filter(|code| matches!(code, 126 | 127)), message: status.message })
-        }
+        (_, _, code) => Err(CliError::Exec {
+            code: code.filter(|code| matches!(code, 126 | 127)),
+            message: without_layers(&status.message).to_owned(),
+        }),
     }
+}
+
+/// The message without what each layer of a kubelet puts before it, which clients of the API match on and which tells
+/// people nothing.
+fn without_layers(message: &str) -> &str {
+    let mut rest = message;
+    let layers = ["Internal error occurred: ", "error executing command in container: "];
+    while let Some(inner) = layers.iter().find_map(|layer| rest.strip_prefix(layer)) {
+        rest = inner;
+    }
+    rest
 }
 
 #[cfg(test)]
@@ -313,6 +325,13 @@ mod tests {
             Err(125)
         );
         assert_eq!(code("garbage"), Err(125));
+    }
+
+    #[test]
+    fn people_are_told_the_cause_alone() {
+        let layers = "Internal error occurred: Internal error occurred: error executing command in container: ";
+        assert_eq!(without_layers(&format!("{layers}failed to exec: no")), "failed to exec: no");
+        assert_eq!(without_layers("container not found"), "container not found");
     }
 
     #[test]

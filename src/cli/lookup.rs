@@ -28,7 +28,9 @@ impl LookupError {
     /// What to do next.
     pub(super) fn hint(&self) -> String {
         match self {
-            Self::NoPod { near, .. } if near.is_empty() => "`armlet ps` lists the pods of this node".to_owned(),
+            Self::NoPod { near, .. } if near.is_empty() => {
+                "`armlet ps` lists the pods of this node, `armlet inspect` the manifests that cannot be run".to_owned()
+            }
             Self::NoPod { near, .. } => format!("did you mean {}?", near.join(" or ")),
             Self::Ambiguous { candidates, .. } => format!("name one of them: {}", candidates.join(", ")),
             Self::NoContainer { containers, .. } => format!("it has: {}", containers.join(", ")),
@@ -172,12 +174,18 @@ mod tests {
     fn a_wrong_name_is_answered_with_near_ones() {
         let pods = pods(&[("shop", "web-edge1"), ("shop", "store-edge1"), ("default", "store-edge1")]);
         let hint = |text: &str, ns| pod(&pods, text, ns).unwrap_err().hint();
-        assert_eq!(hint("wbe", None), "`armlet ps` lists the pods of this node");
+        assert_eq!(
+            hint("wbe", None),
+            "`armlet ps` lists the pods of this node, `armlet inspect` the manifests that cannot be run"
+        );
         assert_eq!(hint("weba", None), "did you mean shop/web-edge1?");
         assert_eq!(hint("web", Some("default")), "did you mean shop/web-edge1?");
         assert_eq!(hint("shop/stor", None), "did you mean shop/store-edge1?");
         assert_eq!(hint("store", None), "name one of them: shop/store-edge1, default/store-edge1");
-        assert_eq!(hint("", None), "`armlet ps` lists the pods of this node");
+        assert_eq!(
+            hint("", None),
+            "`armlet ps` lists the pods of this node, `armlet inspect` the manifests that cannot be run"
+        );
         let error = pod(&pods, "none", Some("kube-system")).unwrap_err();
         assert_eq!(error.to_string(), "there is no pod \"none\" in namespace \"kube-system\"");
     }

@@ -5,6 +5,7 @@
 
 use super::{ContainerId, ImageId, supervise};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The annotation, with the value `true`, of a pod that is being stopped.
 pub const TERMINATING: &str = "armlet.dev/terminating";
@@ -82,6 +83,9 @@ pub struct Event {
     pub reason: String,
     /// `namespace/pod` or the node's name.
     pub object: String,
+    /// What of the object: `spec.containers{name}`; absent: the object as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field_path: Option<String>,
     /// For people.
     pub message: String,
 }
@@ -94,6 +98,12 @@ pub struct NodeReport {
     pub node_name: String,
     /// How many pods it has.
     pub pods: usize,
+    /// Its own addresses.
+    pub addresses: Vec<String>,
+    /// What it has, by resource (`cpu`, `memory`, `pods`, `hugepages-2Mi`), as Kubernetes writes amounts.
+    pub capacity: BTreeMap<String, String>,
+    /// What of it pods may have.
+    pub allocatable: BTreeMap<String, String>,
     /// What is not as it should be.
     pub conditions: Vec<NodeCondition>,
     /// Manifests that cannot be run.

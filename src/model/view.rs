@@ -3,7 +3,8 @@
 use super::pod::Pod;
 use super::status::PodStatus;
 use super::{ContainerId, WallTime};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Everything that can be asked about the node without asking the system.
@@ -19,6 +20,19 @@ pub struct NodeView {
     pub events: Arc<VecDeque<EventRecord>>,
     /// Node conditions that are not as they should be: a word and a sentence.
     pub conditions: Vec<(String, String)>,
+    /// The node's own addresses.
+    pub addresses: Vec<IpAddr>,
+    /// What it has, and what of it pods may have.
+    pub resources: NodeResources,
+}
+
+/// Amounts by resource, written as Kubernetes writes them (`v1.NodeStatus`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeResources {
+    /// All of it.
+    pub capacity: BTreeMap<String, String>,
+    /// Without what is set aside for the system, for armlet and for eviction.
+    pub allocatable: BTreeMap<String, String>,
 }
 
 /// One pod: desired and actual.
@@ -69,6 +83,8 @@ pub struct EventRecord {
     pub reason: String,
     /// `namespace/pod` or the node's name.
     pub object: String,
+    /// What of the object: `spec.containers{name}`; absent: the object as a whole.
+    pub field_path: Option<String>,
     /// For people.
     pub message: String,
 }

@@ -2,6 +2,7 @@
 
 use crate::config::{Config, Reserved, SwapBehavior, Threshold};
 use crate::model::observed::{Capacity, NodeAmounts, NodeFacts};
+use crate::model::view::NodeResources;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
@@ -122,6 +123,36 @@ fn allocatable(config: &Config, node: NodeAmounts, hugepages: BTreeMap<String, u
     }
 }
 
+/// What the node has and what of it pods may have, as Kubernetes writes it (`pkg/kubelet/nodestatus/setters.go`).
+///
+/// # Errors
+/// `/proc` is not mounted.
+pub fn resources(config: &Config) -> Result<NodeResources, NodeError> {
+    let node = amounts()?;
+    let pages = hugepages();
+    let whole = Capacity {
+        cpu_milli: node.cpu_milli,
+        memory: node.memory,
+        ephemeral_storage: None,
+        hugepages: pages.clone(),
+        pods: config.max_pods,
+        pod_cidr: None,
+    };
+    Ok(NodeResources { capacity: in_words(&whole), allocatable: in_words(&allocatable(config, node, pages)) })
+}
+
+fn in_words(capacity: &Capacity) -> BTreeMap<String, String> {
+    let cpu = match capacity.cpu_milli {
+        milli if milli % 1000 == 0 => (milli / 1000).to_string(),
+        milli => format!("{milli}m"),
+    };
+    let memory = format!("{}Ki", capacity.memory / 1024);
+    let pages =
+        capacity.hugepages.iter().map(|(size, bytes)| (format!("hugepages-{size}"), format!("{}Ki", bytes / 1024)));
+    let plain = [("cpu", cpu), ("memory", memory), ("pods", capacity.pods.to_string())];
+    plain.map(|(name, amount)| (name.to_owned(), amount)).into_iter().chain(pages).collect()
+}
+
 /// Bytes that all logs together may take: as configured, else by the file system they lie on.
 #[must_use]
 pub fn log_budget(config: &Config) -> u64 {
@@ -175,6 +206,23 @@ mod tests {
         assert_eq!(capacity.hugepages, pages);
         let all = allocatable(&config, NodeAmounts { memory: 50 << 20, ..node }, pages);
         assert_eq!(all.memory, 0);
+    }
+
+    #[test]
+    fn amounts_are_written_as_kubernetes_writes_them() {
+        let words = |cpu_milli| {
+            in_words(&Capacity {
+                cpu_milli,
+                memory: 996_000 * 1024 + 1,
+                ephemeral_storage: None,
+                hugepages: BTreeMap::from([("2Mi".to_owned(), 64 << 20)]),
+                pods: 110,
+                pod_cidr: None,
+            })
+        };
+        let pairs = [("cpu", "4"), ("hugepages-2Mi", "65536Ki"), ("memory", "996000Ki"), ("pods", "110")];
+        assert_eq!(words(4000), BTreeMap::from(pairs.map(|(name, amount)| (name.to_owned(), amount.to_owned()))));
+        assert_eq!(words(3500)["cpu"], "3500m");
     }
 
     #[test]

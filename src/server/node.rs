@@ -38,6 +38,9 @@ pub(super) fn inspect(view: &NodeView) -> Response<Body> {
     reply::json(&api::NodeReport {
         node_name: view.node_name.clone(),
         pods: view.pods.len(),
+        addresses: view.addresses.iter().map(ToString::to_string).collect(),
+        capacity: view.resources.capacity.clone(),
+        allocatable: view.resources.allocatable.clone(),
         conditions: view.conditions.iter().map(condition).collect(),
         refused: refused.collect(),
     })
@@ -119,6 +122,7 @@ fn line(event: &EventRecord) -> Vec<u8> {
         kind: if event.warning { "Warning" } else { "Normal" }.to_owned(),
         reason: event.reason.clone(),
         object: event.object.clone(),
+        field_path: event.field_path.clone(),
         message: event.message.clone(),
     };
     let mut line = serde_json::to_vec(&event).unwrap_or_default();

@@ -140,6 +140,7 @@ fn picture(log: &str) -> NodeView {
         warning: true,
         reason: "BackOff".into(),
         object: "shop/web-edge1".into(),
+        field_path: Some("spec.containers{main}".into()),
         message: "Back-off restarting".into(),
     };
     NodeView {
@@ -147,7 +148,7 @@ fn picture(log: &str) -> NodeView {
         pods: vec![Arc::new(PodView { pod: Arc::new(pod), status, attempts: vec![attempt] })],
         refused: vec![RefusedManifest { path: "/m/bad.yaml".into(), problems: vec!["/m/bad.yaml:1: no".into()] }],
         events: Arc::new([event].into()),
-        conditions: Vec::new(),
+        ..NodeView::default()
     }
 }
 

@@ -29,6 +29,8 @@ for port in ${FORWARD:-6379}; do
     here=$(port_here "$port")
     forward+=" tcp:127.0.0.1:$here-:$port" shown+="${shown:+, }$port at 127.0.0.1:$here"
 done
-say "root shell in the node: Ctrl-A x ends it, images and examples are in /run/payload; port $shown"
+say "root shell in the node: Ctrl-A x ends it; port $shown"
+say "try: mkdir -p /etc/armlet/manifests; armlet import /run/payload/images/redis.tar"
+say "     cp /run/payload/examples/redis.yaml /etc/armlet/manifests; armlet ps"
 VM_DIR=$vm/interactive INITRAMFS=$initramfs DATA=$vm/node.img PAYLOAD=$vm/node-payload.img HOSTFWD=$forward SHELL_ON=stdio \
     APPEND="quiet rdinit=/debug ${APPEND:-armlet.ip=dhcp}" exec "$ROOT/tests/vm/boot.sh"

@@ -1,7 +1,7 @@
 //! Questions with short answers.
 
 use super::fake::{self, FakeNode, in_time};
-use crate::model::view::{EventRecord, NodeView, RefusedManifest};
+use crate::model::view::{EventRecord, NodeResources, NodeView, RefusedManifest};
 use crate::model::{WallTime, api};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ fn event(n: i64) -> EventRecord {
         warning: n == 2,
         reason: format!("Reason{n}"),
         object: "shop/web-edge1".into(),
+        field_path: Some("spec.containers{main}".into()),
         message: "m".into(),
     }
 }
@@ -51,6 +52,8 @@ async fn a_fake_node_tells_about_itself() {
     let mut node = FakeNode::start(NodeView {
         refused: vec![RefusedManifest { path: "/m/x.yaml".into(), problems: vec!["/m/x.yaml:3: spec: bad".into()] }],
         conditions: vec![("DiskPressure".into(), "the disk is full".into())],
+        addresses: vec!["192.0.2.7".parse().unwrap()],
+        resources: NodeResources { capacity: [("cpu".into(), "4".into())].into(), ..NodeResources::default() },
         ..fake::view(vec![fake::pod()])
     });
     let version: api::Version = serde_json::from_str(&node.curl("/armlet/v1/version").await.2).unwrap();
@@ -58,6 +61,7 @@ async fn a_fake_node_tells_about_itself() {
     let report: api::NodeReport = serde_json::from_str(&node.curl("/armlet/v1/inspect").await.2).unwrap();
     assert_eq!(report.refused[0].problems, ["/m/x.yaml:3: spec: bad"]);
     assert_eq!((report.pods, report.conditions[0].kind.as_str()), (1, "DiskPressure"));
+    assert_eq!((report.addresses, report.capacity["cpu"].as_str()), (vec!["192.0.2.7".to_owned()], "4"));
     let pod: api::PodReport = serde_json::from_str(&node.curl("/armlet/v1/inspect/shop/web-edge1").await.2).unwrap();
     assert_eq!(pod.pod["metadata"]["uid"], "600634036acad158");
     assert_eq!(node.curl("/armlet/v1/inspect/shop/no").await, (404, TEXT.into(), "pod \"no\" does not exist".into()));
@@ -121,7 +125,7 @@ async fn events_of_a_fake_node_can_be_followed() {
         body.lines().next(),
         Some(
             "{\"time\":\"1970-01-01T00:00:01Z\",\"type\":\"Normal\",\"reason\":\"Reason1\",\"object\":\"shop/web-edge1\",\
-             \"message\":\"m\"}"
+             \"fieldPath\":\"spec.containers{main}\",\"message\":\"m\"}"
         )
     );
     let reasons = |body: &str| -> Vec<String> {
