@@ -66,7 +66,7 @@ impl Node {
 
     /// Stops the pods and the node in order.
     pub(crate) fn power_off(self) -> Result<(), Failure> {
-        self.guest.run("kill -USR2 1", Duration::from_secs(10))?;
+        self.guest.end_node("USR2")?;
         self.guest.wait_off(STEP)?;
         Ok(())
     }

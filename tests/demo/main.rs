@@ -51,7 +51,7 @@ fn demo() -> Result<(), Box<dyn std::error::Error>> {
     shown?;
 
     step("powering off: the pod is stopped in order first");
-    guest.run("kill -USR2 1", Duration::from_secs(10))?;
+    guest.end_node("USR2")?;
     guest.wait_off(Duration::from_secs(45))?;
     println!("    off, {:.1} s after the start", booted.elapsed().as_secs_f32());
     Ok(())

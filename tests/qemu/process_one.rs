@@ -56,6 +56,6 @@ fn a_disk_is_waited_for_and_a_fixed_address_set() {
     assert_eq!(guest.ok(settings), "1\n0\n10\n1\n1000000\n25000000\n");
 
     // The script may end with the machine.
-    let _ = guest.run("kill -PWR 1", Duration::from_secs(20));
+    guest.end_node("PWR").expect("process 1 takes a signal");
     assert!(guest.wait_off(PATIENCE).unwrap().success());
 }

@@ -228,6 +228,17 @@ impl Guest {
         Err(Error::Gone)
     }
 
+    /// Sends process 1 a signal that ends the node: `USR2`, `PWR`.
+    ///
+    /// # Errors
+    /// When the guest hangs. That it is gone before the shell has answered is what was asked for.
+    pub fn end_node(&self, signal: &str) -> Result<(), Error> {
+        match self.run(&format!("kill -{signal} 1"), Duration::from_secs(20)) {
+            Ok(_) | Err(Error::Gone) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Cuts the power: what the guest has not written to its disk is lost.
     pub fn power_cut(mut self) {
         self.end();
