@@ -2,7 +2,9 @@
 
 use super::input::Input;
 use crate::executor::Rooms;
-use crate::model::supervise::{Ask, RefusalCode, Reply};
+use crate::model::api::Stats;
+use crate::model::supervise::{self, Ask, RefusalCode, Reply};
+use crate::observe::{self, Ledgers};
 use crate::runtime::client::{ClientError, Session};
 use crate::server::{Command, ExecSession, Refusal};
 use crate::sys::log::chain;
@@ -10,12 +12,50 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// Answers one command.
-pub(super) fn answer(rooms: &Arc<Rooms>, command: Command, tell: mpsc::UnboundedSender<Input>) {
-    let rooms = Arc::clone(rooms);
-    tokio::spawn(async move { perform(&rooms, command, &tell).await });
+pub(super) fn answer(
+    rooms: &Arc<Rooms>,
+    ledgers: &Arc<Ledgers>,
+    command: Command,
+    tell: mpsc::UnboundedSender<Input>,
+) {
+    let (rooms, ledgers) = (Arc::clone(rooms), Arc::clone(ledgers));
+    tokio::spawn(async move { perform(&rooms, &ledgers, command, &tell).await });
 }
 
-async fn perform(rooms: &Arc<Rooms>, command: Command, tell: &mpsc::UnboundedSender<Input>) {
+/// Asks the supervisor which process writes the logs: what it writes is counted.
+pub(super) fn look_for_logger(rooms: &Arc<Rooms>, ledgers: &Arc<Ledgers>) {
+    let (rooms, ledgers) = (Arc::clone(rooms), Arc::clone(ledgers));
+    tokio::spawn(async move { told(ask_stats(&rooms, &ledgers).await) });
+}
+
+async fn ask_stats(rooms: &Rooms, ledgers: &Ledgers) -> Result<supervise::Stats, Refusal> {
+    match rooms.supervisor.ask(Ask::Stats).await {
+        Ok(Reply::Stats(stats)) => {
+            ledgers.logger_is(stats.logger_pid);
+            Ok(stats)
+        }
+        Ok(other) => Err(Refusal {
+            code: RefusalCode::System,
+            message: format!("read the supervisor's figures: unexpected answer {other:?}"),
+        }),
+        Err(error) => Err(refusal(error)),
+    }
+}
+
+async fn stats(rooms: &Arc<Rooms>, ledgers: &Arc<Ledgers>) -> Result<Stats, Refusal> {
+    let supervisor = ask_stats(rooms, ledgers).await?;
+    let (rooms, ledgers) = (Arc::clone(rooms), Arc::clone(ledgers));
+    let agent_pid = std::process::id();
+    let roles = [("agent", Some(agent_pid)), ("supervisor", Some(supervisor.pid)), ("logger", supervisor.logger_pid)];
+    let seen = tokio::task::spawn_blocking(move || {
+        let processes = roles.into_iter().filter_map(|(role, pid)| Some(observe::process_usage(role, pid?)));
+        (processes.collect(), ledgers.count(rooms.images.bytes_written()))
+    });
+    let (processes, written) = seen.await.unwrap_or_default();
+    Ok(Stats { agent_pid, supervisor, processes, written })
+}
+
+async fn perform(rooms: &Arc<Rooms>, ledgers: &Arc<Ledgers>, command: Command, tell: &mpsc::UnboundedSender<Input>) {
     match command {
         Command::Exec { spec, reply } => {
             // A client that went away meanwhile drops the session's descriptors, and the program sees its input end.
@@ -28,16 +68,14 @@ async fn perform(rooms: &Arc<Rooms>, command: Command, tell: &mpsc::UnboundedSen
         }
         Command::KillExec { session } => told(rooms.supervisor.ask(Ask::KillExec { session }).await),
         Command::Stats { reply } => {
-            let stats = match rooms.supervisor.ask(Ask::Stats).await {
-                Ok(Reply::Stats(stats)) => Ok(stats),
-                Ok(other) => Err(Refusal {
-                    code: RefusalCode::System,
-                    message: format!("read the supervisor's figures: unexpected answer {other:?}"),
-                }),
-                Err(error) => Err(refusal(error)),
-            };
-            let _ = reply.send(stats);
+            let _ = reply.send(stats(rooms, ledgers).await);
         }
+        Command::Usage { groups, reply } => {
+            let used = tokio::task::spawn_blocking(move || groups.iter().map(|g| observe::group_usage(g)).collect());
+            let _ = reply.send(used.await.unwrap_or_default());
+        }
+        // The loop knows which images and pods it is about.
+        Command::RemoveImages { .. } | Command::Pod { .. } => {}
         Command::Images { reply } => {
             let _ = reply.send(Ok(super::images::list(rooms)));
         }

@@ -16,6 +16,8 @@ pub(super) struct Desired {
     wanted: manifests::Desired,
     clashes: Vec<Clash>,
     ready: bool,
+    /// The folder was there.
+    read: bool,
 }
 
 /// One file, read.
@@ -35,12 +37,17 @@ impl Desired {
             let Source::File { path, .. } = &pod.source;
             wanted.entry(path.clone()).or_default().push(pod);
         }
-        Self { node, files: BTreeMap::new(), wanted, clashes: Vec::new(), ready: false }
+        Self { node, files: BTreeMap::new(), wanted, clashes: Vec::new(), ready: false, read: false }
     }
 
     /// Whether the folder was looked at: before that nobody is unwanted.
     pub(super) const fn ready(&self) -> bool {
         self.ready
+    }
+
+    /// Whether all files were read and say what they want: a pod that none wants is wanted no more.
+    pub(super) fn is_complete(&self) -> bool {
+        self.read && self.files.values().all(|file| !file.pods.incomplete)
     }
 
     /// Takes over what the folder holds now. Only files whose content changed are parsed.
@@ -58,7 +65,7 @@ impl Desired {
         }
         let pods = self.files.iter().map(|(path, read)| (path.clone(), read.pods.clone())).collect();
         (self.wanted, self.clashes) = manifests::merge(&self.wanted, &pods);
-        self.ready = true;
+        (self.ready, self.read) = (true, true);
     }
 
     fn read(&self, path: &str, content: FileContent) -> Read {
@@ -180,8 +187,9 @@ mod tests {
         desired.take(ManifestEvent::FolderMissing);
         assert!(desired.ready());
         assert_eq!(desired.pods().len(), 1);
+        assert!(!desired.is_complete());
         desired.take(ManifestEvent::Files(BTreeMap::new()));
-        assert!(desired.pods().is_empty());
+        assert!(desired.pods().is_empty() && desired.is_complete());
     }
 
     #[test]
@@ -193,6 +201,7 @@ mod tests {
         assert!(desired.refused().is_empty());
         desired.take(files(FileContent::Unreadable("no".to_owned())));
         assert_eq!((desired.pods().len(), desired.refused().len()), (1, 1));
+        assert!(!desired.is_complete());
         desired.take(files(FileContent::Bytes(b" \n".as_slice().into())));
         assert_eq!((desired.pods().len(), desired.refused().len()), (1, 1), "an empty file tells nothing");
         desired.take(files(FileContent::Bytes(b"# nothing any more\n".as_slice().into())));

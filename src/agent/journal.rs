@@ -37,11 +37,17 @@ impl Journal {
     ///
     /// # Errors
     /// The thread could not be made.
-    pub(super) fn start(store: Arc<Store>, tell: mpsc::UnboundedSender<Input>) -> std::io::Result<Self> {
+    ///
+    /// `beside` gives a fact of the node that is kept whenever something else has been: alone it is not worth a write.
+    pub(super) fn start(
+        store: Arc<Store>,
+        tell: mpsc::UnboundedSender<Input>,
+        beside: impl Fn() -> (&'static str, Vec<u8>) + Send + 'static,
+    ) -> std::io::Result<Self> {
         let (kick, kicks) = blocking::channel();
         let at = Arc::clone(&store);
         let thread = std::thread::Builder::new().name("journal".into()).stack_size(512 * 1024);
-        let thread = thread.spawn(move || commit_all(&at, &kicks, &tell))?;
+        let thread = thread.spawn(move || commit_all(&at, &kicks, &tell, &beside))?;
         Ok(Self { store, kick, number: 0, refused: BTreeMap::new(), thread })
     }
 
@@ -124,7 +130,12 @@ const QUIET: Duration = Duration::from_secs(5);
 
 /// Commits whatever has changed since the last time, however much it is: a frontier costs one flush. The first commit is
 /// for what opening the store found to mend; a store that stays broken is tried again from time to time.
-fn commit_all(store: &Store, kicks: &blocking::Receiver<Kick>, tell: &mpsc::UnboundedSender<Input>) {
+fn commit_all(
+    store: &Store,
+    kicks: &blocking::Receiver<Kick>,
+    tell: &mpsc::UnboundedSender<Input>,
+    beside: &dyn Fn() -> (&'static str, Vec<u8>),
+) {
     let mut number = 0;
     loop {
         if let Err(error) = store.commit() {
@@ -136,7 +147,7 @@ fn commit_all(store: &Store, kicks: &blocking::Receiver<Kick>, tell: &mpsc::Unbo
         if tell.send(Input::Committed { number, degraded }).is_err() {
             tracing::debug!("the loop has ended before its last commit was told");
         }
-        match wait(store, kicks, broken) {
+        match wait(store, kicks, broken, beside) {
             Some(newest) => number = newest.unwrap_or(number),
             None => return,
         }
@@ -145,7 +156,12 @@ fn commit_all(store: &Store, kicks: &blocking::Receiver<Kick>, tell: &mpsc::Unbo
 
 /// Waits for the next commit's reason, and gives the number that came with it, if one did. None: the agent ends, and all
 /// is kept.
-fn wait(store: &Store, kicks: &blocking::Receiver<Kick>, broken: bool) -> Option<Option<u64>> {
+fn wait(
+    store: &Store,
+    kicks: &blocking::Receiver<Kick>,
+    broken: bool,
+    beside: &dyn Fn() -> (&'static str, Vec<u8>),
+) -> Option<Option<u64>> {
     let mut later = false;
     loop {
         let pause = match (broken, later || store.lags()) {
@@ -168,18 +184,29 @@ fn wait(store: &Store, kicks: &blocking::Receiver<Kick>, broken: bool) -> Option
             }
             Err(RecvTimeoutError::Timeout) if broken || store.is_dirty() => return Some(None),
             Err(RecvTimeoutError::Timeout) => {
-                store.settle();
+                settle(store, beside);
                 later = false;
             }
             Err(RecvTimeoutError::Disconnected) => {
-                if let Err(error) = store.commit() {
-                    tracing::error!("{}", chain(&error));
+                if later || store.lags() || store.is_dirty() {
+                    settle(store, beside);
                 }
-                store.settle();
                 return None;
             }
         }
     }
+}
+
+/// Commits what is left, with what is kept beside, and lets the database follow.
+fn settle(store: &Store, beside: &dyn Fn() -> (&'static str, Vec<u8>)) {
+    let (name, bytes) = beside();
+    if let Err(error) = store.put_meta(name, bytes) {
+        tracing::error!("{}", chain(&error));
+    }
+    if let Err(error) = store.commit() {
+        tracing::error!("{}", chain(&error));
+    }
+    store.settle();
 }
 
 #[cfg(test)]
@@ -187,12 +214,32 @@ mod tests {
     use super::*;
     use std::path::Path;
 
+    fn beside() -> (&'static str, Vec<u8>) {
+        ("beside", b"kept".to_vec())
+    }
+
+    #[tokio::test]
+    async fn what_is_kept_beside_is_kept_only_with_something_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Store::open(dir.path(), &|_: &Path| Ok(true));
+        for (changes, kept) in [(false, false), (true, true)] {
+            let (tell, mut told) = mpsc::unbounded_channel();
+            let mut journal = Journal::start(Arc::new(open().store), tell, beside).unwrap();
+            if changes {
+                journal.pod(&PodUid::new("p").unwrap(), b"fact".to_vec());
+            }
+            journal.finish();
+            while told.recv().await.is_some() {}
+            assert_eq!(open().store.meta("beside").is_some(), kept);
+        }
+    }
+
     #[tokio::test]
     async fn what_the_store_does_not_take_is_told() {
         let dir = tempfile::tempdir().unwrap();
         let store = Arc::new(Store::open(dir.path(), &|_: &Path| Ok(true)).store);
         let (tell, _told) = mpsc::unbounded_channel();
-        let mut journal = Journal::start(store, tell).unwrap();
+        let mut journal = Journal::start(store, tell, beside).unwrap();
         let (one, two) = (PodUid::new("one").unwrap(), PodUid::new("two").unwrap());
         let large = || vec![0; crate::store::MAX_FACT + 1];
         journal.pod(&one, large());
@@ -217,7 +264,7 @@ mod tests {
         std::fs::remove_dir_all(dir.path().join("sled")).unwrap();
 
         let (tell, mut told) = mpsc::unbounded_channel();
-        let journal = Journal::start(Arc::new(open().store), tell).unwrap();
+        let journal = Journal::start(Arc::new(open().store), tell, beside).unwrap();
         assert!(matches!(told.recv().await, Some(Input::Committed { number: 0, degraded: None })));
         journal.finish();
         // The thread lets go of the store, and so of the database's lock.
@@ -236,7 +283,7 @@ mod tests {
         let open = || Store::open(dir.path(), &|_: &Path| Ok(true));
         let uid = PodUid::new("p").unwrap();
         let (tell, mut told) = mpsc::unbounded_channel();
-        let mut journal = Journal::start(Arc::new(open().store), tell).unwrap();
+        let mut journal = Journal::start(Arc::new(open().store), tell, beside).unwrap();
         let mut number = 0;
         for round in 0..20_u8 {
             number = journal.pod(&uid, vec![round]);

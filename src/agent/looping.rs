@@ -9,14 +9,16 @@ use super::journal::Journal;
 use super::mirror::Mirror;
 use super::publish::Publisher;
 use super::slot::Slot;
+use super::verbs::Verbs;
 use crate::executor::Rooms;
 use crate::model::action::{Action, Outcome};
 use crate::model::observed::{Capacity, NodeFacts};
 use crate::model::supervise::{ContainerEntry, Notice, SandboxEntry};
 use crate::model::{BootTime, ContainerId, PodUid};
-use crate::observe;
+use crate::observe::{self, Ledgers};
 use crate::plan::{self, Grants};
 use crate::runtime::client::Heard;
+use crate::server::Command;
 use crate::sys::clock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -56,6 +58,10 @@ pub(super) struct Looping {
     pub(super) shutdown: Option<bool>,
     /// Process 1 was asked to end the node.
     pub(super) powering_off: bool,
+    /// What people do with pods beside their manifests.
+    pub(super) verbs: Verbs,
+    /// What has been written to disks.
+    pub(super) ledgers: Arc<Ledgers>,
     pub(super) inputs: mpsc::UnboundedSender<Input>,
 }
 
@@ -106,10 +112,21 @@ impl Looping {
             Input::Machine(lacks) => self.lacks = lacks,
             Input::LookAtAll => self.dirty.extend(self.slots.keys().cloned()),
             Input::Addresses(addresses) => self.take_addresses(addresses),
-            Input::Command(command) => super::commands::answer(&self.rooms, command, self.inputs.clone()),
+            Input::Command(command) => self.take_command(command),
             Input::Stop => return false,
         }
         true
+    }
+
+    fn take_command(&mut self, command: Command) {
+        match command {
+            Command::Pod { namespace, name, verb, reply } => self.take_verb(&namespace, &name, verb, reply),
+            Command::RemoveImages { name, reply } => {
+                let needed = self.needed_images();
+                super::images::remove(&self.rooms, name, needed, reply);
+            }
+            command => super::commands::answer(&self.rooms, &self.ledgers, command, self.inputs.clone()),
+        }
     }
 
     fn take_manifests(&mut self, event: super::manifests::ManifestEvent) {
@@ -133,6 +150,7 @@ impl Looping {
                     self.go_on();
                 }
                 self.take_table(sandboxes, containers);
+                super::commands::look_for_logger(&self.rooms, &self.ledgers);
             }
             Heard::Lost => tracing::warn!("the connection to the supervisor is lost; it is made anew"),
             Heard::Notice(notice) => self.take_notice(notice),
@@ -142,7 +160,10 @@ impl Looping {
     fn take_notice(&mut self, notice: Notice) {
         match notice {
             Notice::Container(entry) => self.see_container(entry),
-            Notice::LoggerRestarted { count } => tracing::warn!(count, "the logger died and another took over"),
+            Notice::LoggerRestarted { count } => {
+                tracing::warn!(count, "the logger died and another took over");
+                super::commands::look_for_logger(&self.rooms, &self.ledgers);
+            }
             Notice::LogsDropped { id, bytes } => tracing::warn!(container = %id, bytes, "log lines were dropped"),
             Notice::Shutdown { reboot } => {
                 tracing::info!(reboot, "the node goes down: stopping all pods");

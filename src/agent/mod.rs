@@ -26,6 +26,7 @@ mod pass;
 mod publish;
 mod slot;
 mod start;
+mod verbs;
 mod words;
 
 pub use boot::boot;

@@ -4,20 +4,22 @@ use super::input::{Ended, Input};
 use super::looping::Looping;
 use super::mirror::Mirror;
 use super::slot::{Flight, Slot};
+use super::verbs;
 use crate::executor;
 use crate::model::action::{Action, ActionKey, Outcome};
+use crate::model::api::PodVerb;
 use crate::model::observed::{Observed, StopCause};
 use crate::model::pod::Pod;
 use crate::model::supervise::ContainerState;
 use crate::model::time::Now;
 use crate::model::view::{Attempt, PodView};
-use crate::model::{ContainerId, PodUid};
+use crate::model::{ContainerId, ImageId, PodUid};
 use crate::observe;
 use crate::plan::fold::Changes;
 use crate::plan::{self, Admission, Grants, NodeObserved, Plan, PodSummary};
 use crate::sys::clock;
 use crate::sys::random;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -91,7 +93,16 @@ impl Looping {
 
     /// Takes new pods up and asks those that nobody wants any more to stop.
     fn follow_desired(&mut self, now: Now) {
-        let wanted = if self.shutdown.is_some() { Vec::new() } else { self.desired.pods() };
+        let mut wanted = if self.shutdown.is_some() { Vec::new() } else { self.desired.pods() };
+        if self.desired.is_complete() && self.shutdown.is_none() {
+            let uids = wanted.iter().map(|pod| &pod.uid).collect();
+            if self.verbs.keep_only(&uids) {
+                self.journal.meta(verbs::FACT, self.verbs.to_keep());
+            }
+        }
+        let held = wanted.extract_if(.., |pod| self.verbs.hold(&pod.uid));
+        let names = held.filter(|pod| self.verbs.stopped().contains(&pod.uid));
+        self.publisher.stopped(names.map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect());
         for pod in &wanted {
             let arrivals = &mut self.arrivals;
             let slot = self.slots.entry(pod.uid.clone()).or_default();
@@ -264,7 +275,51 @@ impl Looping {
         self.journal.forget(uid);
         executor::drop_volatile(&self.rooms, uid);
         self.publisher.gone(uid);
+        self.verbs.gone(uid);
         self.node_dirty = true;
+    }
+
+    /// Stops a pod, or starts it anew.
+    pub(super) fn take_verb(&mut self, namespace: &str, name: &str, verb: PodVerb, answer: verbs::Answer) {
+        let here = self.slots.values().filter_map(|slot| slot.pod.clone());
+        let mut named =
+            self.desired.pods().into_iter().chain(here).filter(|pod| pod.namespace == namespace && pod.name == name);
+        let Some(pod) = named.next() else {
+            // Whoever went away does not want to know.
+            let _ = answer.send(Err(verbs::unknown(namespace, name)));
+            return;
+        };
+        if self.verbs.act(&pod.uid, verb, self.slots.contains_key(&pod.uid), answer) {
+            self.journal.meta(verbs::FACT, self.verbs.to_keep());
+        }
+        self.node_dirty = true;
+    }
+
+    /// The images that pods of this node are made of, by what runs and by what their manifests name.
+    pub(super) fn needed_images(&self) -> BTreeMap<ImageId, String> {
+        let mut needed = BTreeMap::new();
+        let wanted = self.desired.pods();
+        for pod in self.slots.values().filter_map(|slot| slot.pod.as_ref()).chain(&wanted) {
+            let containers = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+            for image in containers.filter_map(|container| self.rooms.images.resolve(&container.image)) {
+                needed.entry(image.id).or_insert_with(|| format!("{}/{}", pod.namespace, pod.name));
+            }
+        }
+        // What runs may be of an image whose name another one has by now.
+        let images = self.rooms.images.list();
+        for slot in self.slots.values() {
+            let Some(pod) = &slot.pod else { continue };
+            for record in slot.facts.durable.containers.values().filter(|record| record.ended.is_none()) {
+                let is_of = |image: &&crate::images::Image| {
+                    record.image_id == format!("sha256:{}", image.id)
+                        || image.digests.iter().any(|digest| record.image_id.ends_with(digest.as_str()))
+                };
+                for image in images.iter().filter(is_of) {
+                    needed.entry(image.id.clone()).or_insert_with(|| format!("{}/{}", pod.namespace, pod.name));
+                }
+            }
+        }
+        needed
     }
 
     fn start(&mut self, uid: &PodUid, action: Action, now: Now) {

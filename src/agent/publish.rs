@@ -54,6 +54,12 @@ impl Publisher {
         self.view.refused = refused;
     }
 
+    /// Shows which pods were stopped by hand.
+    pub(super) fn stopped(&mut self, stopped: Vec<String>) {
+        self.changed |= self.view.stopped != stopped;
+        self.view.stopped = stopped;
+    }
+
     /// Shows which of the node's conditions are not as they should be.
     pub(super) fn conditions(&mut self, conditions: Vec<(String, String)>) {
         self.changed |= self.view.conditions != conditions;

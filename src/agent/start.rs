@@ -8,12 +8,13 @@ use super::mirror::Mirror;
 use super::pass::{LAST_ADDRESS, LastAddress};
 use super::publish::Publisher;
 use super::slot::{Saved, Slot};
+use super::verbs::Verbs;
 use crate::config::Config;
 use crate::executor::{self, Rooms, RoomsError};
 use crate::model::PodUid;
 use crate::model::observed::Facts;
 use crate::model::view::EventRecord;
-use crate::observe;
+use crate::observe::{self, Ledgers};
 use crate::plan;
 use crate::server;
 use crate::store::{Probe, Store};
@@ -120,6 +121,14 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
     let mut identity = NodeIdentity::new(node_name);
     identity.allowed_unsafe_sysctls.clone_from(&rooms.config.allowed_unsafe_sysctls);
     let desired = Desired::new(identity, running);
+    let kept = |name| store.meta(name).map(|fact| fact.bytes);
+    let verbs = Verbs::new(kept(super::verbs::FACT).as_deref());
+    let ledgers = Arc::new(Ledgers::new(observe::boot_id()?, kept(observe::WRITTEN_FACT).as_deref()));
+    let (at, counted) = (Arc::clone(&rooms), Arc::clone(&ledgers));
+    let beside = move || {
+        counted.count(at.images.bytes_written());
+        (observe::WRITTEN_FACT, counted.to_keep())
+    };
     let mut looping = Looping {
         node: observe::node_facts(&rooms.config, super::addresses::follow(inputs.clone())?)?,
         capacity: observe::capacity(&rooms.config)?,
@@ -127,7 +136,7 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
         mirror: Mirror::default(),
         desired,
         last_address: last_address.map(|last| last.address),
-        journal: Journal::start(store, inputs.clone()).map_err(AgentError::Thread)?,
+        journal: Journal::start(store, inputs.clone(), beside).map_err(AgentError::Thread)?,
         publisher,
         rooms,
         inputs,
@@ -145,6 +154,8 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
         table_seen: false,
         shutdown: None,
         powering_off: false,
+        verbs,
+        ledgers,
     };
     let arrivals = looping.slots.values().map(|slot| slot.arrival).chain(last_address.map(|last| last.arrivals));
     looping.arrivals = arrivals.max().unwrap_or(0);

@@ -147,6 +147,15 @@ pub enum RemoveError {
         /// As asked for.
         id: String,
     },
+    /// Its record could not be written without the name: it has it still.
+    #[error("cannot take a name away from image {id}")]
+    Record {
+        /// Which image.
+        id: String,
+        /// Why not.
+        #[source]
+        source: ImportError,
+    },
     /// Its record could not be removed: it is still there as a whole.
     #[error("cannot remove {}", path.display())]
     Io {

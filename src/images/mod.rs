@@ -28,12 +28,14 @@ mod unpack;
 
 use crate::model::ids::ImageId;
 use crate::model::time::WallTime;
+use crate::sys::accounting::{Process, bytes_written};
 use crate::sys::durable;
 use record::Record;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub use error::{ImportError, RemoveError};
@@ -92,6 +94,8 @@ pub struct ImageStore {
     records: RwLock<BTreeMap<ImageId, Record>>,
     /// Held by an import, and by whoever removes layers: what an import counts on stays.
     layers: Mutex<()>,
+    /// Bytes that imports have written to disks.
+    written: AtomicU64,
 }
 
 impl ImageStore {
@@ -105,7 +109,13 @@ impl ImageStore {
             problems.push(Problem::Io { operation: "create", path: layers, source });
         }
         let (records, unreadable) = record::read_all(root, &mut problems);
-        let store = Self { root: root.to_owned(), host, records: RwLock::new(records), layers: Mutex::new(()) };
+        let store = Self {
+            root: root.to_owned(),
+            host,
+            records: RwLock::new(records),
+            layers: Mutex::new(()),
+            written: AtomicU64::new(0),
+        };
         // A layer without a record may belong to a record that cannot be read.
         let is_left_over = |name: &str| name.starts_with('.') || !unreadable;
         if let Err((path, source)) = store.collect(&store.lock_layers(), is_left_over) {
@@ -157,7 +167,43 @@ impl ImageStore {
         progress: &mut OnProgress<'_>,
     ) -> Result<Vec<Image>, ImportError> {
         let _held = self.lock_layers();
-        import::import(self, path, name, now, progress)
+        // All of an import happens on this thread.
+        let before = bytes_written(Process::OwnThread);
+        let done = import::import(self, path, name, now, progress);
+        let after = bytes_written(Process::OwnThread);
+        let grown = before.zip(after).map_or(0, |(before, after)| after.saturating_sub(before));
+        self.written.fetch_add(grown, Ordering::Relaxed);
+        done
+    }
+
+    /// Bytes that imports have written to disks since the store was opened, as far as the kernel counts them.
+    #[must_use]
+    pub fn bytes_written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that all layers together take.
+    #[must_use]
+    pub fn layer_bytes(&self) -> u64 {
+        self.layer_sizes().into_values().fold(0, u64::saturating_add)
+    }
+
+    /// Takes one of an image's names away; the image itself stays.
+    ///
+    /// # Errors
+    /// No image has this name, or the record cannot be written.
+    pub fn untag(&self, name: &str) -> Result<(), RemoveError> {
+        let mut records = self.write();
+        let Some(record) = records.values_mut().find(|record| record.references.iter().any(|n| n == name)) else {
+            return Err(RemoveError::Unknown { id: name.to_owned() });
+        };
+        let without = Record {
+            references: record.references.iter().filter(|n| *n != name).cloned().collect(),
+            ..record.clone()
+        };
+        self.write_record(&without).map_err(|source| RemoveError::Record { id: record.id.to_string(), source })?;
+        *record = without;
+        Ok(())
     }
 
     /// Imports what is new in a folder of archives and layouts; a bad one does not keep the others back.

@@ -108,6 +108,8 @@ pub struct NodeReport {
     pub conditions: Vec<NodeCondition>,
     /// Manifests that cannot be run.
     pub refused: Vec<Refused>,
+    /// Pods that were stopped by hand, as `namespace/pod`.
+    pub stopped: Vec<String>,
 }
 
 /// Something about the node that is not as it should be.
@@ -160,7 +162,7 @@ pub struct Attempt {
     pub pid: Option<u32>,
 }
 
-/// `GET /armlet/v1/stats`: armlet's own processes.
+/// `GET /armlet/v1/stats`: armlet's own processes, and what has been written to disks.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Stats {
@@ -168,4 +170,118 @@ pub struct Stats {
     pub agent_pid: u32,
     /// What the supervisor says about itself.
     pub supervisor: supervise::Stats,
+    /// What they use.
+    pub processes: Vec<ProcessUsage>,
+    /// Since the node's first start.
+    pub written: Written,
+}
+
+/// One of armlet's own processes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProcessUsage {
+    /// `agent`, `supervisor` or `logger`.
+    pub role: String,
+    /// Its number.
+    pub pid: u32,
+    /// Its memory in bytes (PSS); absent: it cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pss_bytes: Option<u64>,
+}
+
+/// Bytes written to disks over the node's lifetime, by part. What lies in memory is not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Written {
+    /// Facts, and the little else that the agent writes.
+    pub store: u64,
+    /// Layers of images.
+    pub images: u64,
+    /// Log files of containers.
+    pub logs: u64,
+    /// What containers write: volumes and their own layers.
+    pub volumes: u64,
+}
+
+impl Written {
+    /// The parts with their names.
+    #[must_use]
+    pub const fn parts(&self) -> [(&'static str, u64); 4] {
+        [("store", self.store), ("images", self.images), ("logs", self.logs), ("volumes", self.volumes)]
+    }
+}
+
+/// `GET /armlet/v1/usage`: what pods use at this moment.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Usage {
+    /// When, in milliseconds since the boot: two answers tell how much processor time was used between them.
+    pub at_ms: u64,
+    /// Pods with running containers, ordered by namespace and name.
+    pub pods: Vec<PodUsage>,
+}
+
+/// One pod.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodUsage {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its full name.
+    pub name: String,
+    /// Its running containers, in order of their names.
+    pub containers: Vec<ContainerUsage>,
+}
+
+/// One container.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerUsage {
+    /// Its name.
+    pub name: String,
+    /// Its attempt's id: with another one the figures begin anew.
+    pub id: String,
+    /// What its group uses.
+    #[serde(flatten)]
+    pub usage: GroupUsage,
+}
+
+/// What a control group uses. Absent: the kernel does not tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GroupUsage {
+    /// Microseconds of processor time since it began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_usec: Option<u64>,
+    /// Memory without file pages that nobody has used for a while (the working set), in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// The most that it may have; absent: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<u64>,
+    /// Processes and threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u64>,
+}
+
+/// What is to be done with a pod, from outside its manifest: `POST /armlet/v1/pods/{namespace}/{pod}/{verb}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PodVerb {
+    /// It ends and stays away until it is started again or its manifest changes.
+    Stop,
+    /// It ends, if it runs, and starts anew.
+    Restart,
+}
+
+/// The answer to the removal of images.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Removed {
+    /// Names that were taken away.
+    pub names: Vec<String>,
+    /// Images that are gone.
+    pub images: Vec<ImageId>,
+    /// Bytes that are free again, as far as that is known.
+    pub bytes: u64,
 }

@@ -16,6 +16,8 @@ pub struct NodeView {
     pub pods: Vec<Arc<PodView>>,
     /// Manifests that were refused and why.
     pub refused: Vec<RefusedManifest>,
+    /// Pods that were stopped by hand, as `namespace/pod`.
+    pub stopped: Vec<String>,
     /// The last events, oldest first, at most a few hundred.
     pub events: Arc<VecDeque<EventRecord>>,
     /// Node conditions that are not as they should be: a word and a sentence.

@@ -1,8 +1,8 @@
 //! What the server asks of the agent. Each command carries the way back for its answer; a dropped answer channel
 //! means that nobody waits for it any more.
 
-use crate::model::api::{Image, ImportProgress};
-use crate::model::supervise::{ExecExit, ExecSpec, RefusalCode, Stats};
+use crate::model::api::{GroupUsage, Image, ImportProgress, PodVerb, Removed, Stats};
+use crate::model::supervise::{ExecExit, ExecSpec, RefusalCode};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use tokio::sync::{mpsc, oneshot};
@@ -43,10 +43,35 @@ pub enum Command {
         /// How it goes.
         progress: mpsc::Sender<ImportProgress>,
     },
-    /// Figures about the supervisor.
+    /// Figures about armlet itself.
     Stats {
         /// They.
         reply: oneshot::Sender<Result<Stats, Refusal>>,
+    },
+    /// What control groups use.
+    Usage {
+        /// Their names below the mount.
+        groups: Vec<String>,
+        /// In the same order; nothing for one that is gone.
+        reply: oneshot::Sender<Vec<Option<GroupUsage>>>,
+    },
+    /// Take an image's name away, and the image with its last one; without a name all images that no pod needs.
+    RemoveImages {
+        /// A reference or an id.
+        name: Option<String>,
+        /// What was removed.
+        reply: oneshot::Sender<Result<Removed, Refusal>>,
+    },
+    /// Stop a pod, or start it anew.
+    Pod {
+        /// Its namespace.
+        namespace: String,
+        /// Its full name.
+        name: String,
+        /// Which of both.
+        verb: PodVerb,
+        /// Answered once it has ended.
+        reply: oneshot::Sender<Result<(), Refusal>>,
     },
 }
 

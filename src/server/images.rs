@@ -1,5 +1,6 @@
 //! Images: what is there, and import from the node's own disk.
 
+use super::query::Query;
 use super::reply::{self, Body};
 use super::{Command, Context, Refusal};
 use crate::model::api::{ImportProgress, ImportRequest};
@@ -17,14 +18,25 @@ const MAX_REQUEST: usize = 16 * 1024;
 /// `GET /armlet/v1/images`.
 pub(super) async fn list(context: &Context) -> Response<Body> {
     let (reply, answer) = oneshot::channel();
-    let asked = context.commands.send(Command::Images { reply }).await.is_ok();
-    match if asked { answer.await.unwrap_or_else(|_| Err(Refusal::gone())) } else { Err(Refusal::gone()) } {
-        Ok(mut images) => {
-            images.sort_by(|a, b| (&a.names, &a.id).cmp(&(&b.names, &b.id)));
-            reply::json(&images)
-        }
-        Err(refusal) => reply::text(StatusCode::INTERNAL_SERVER_ERROR, refusal.to_string()),
+    let images = context.ask(Command::Images { reply }, answer).await;
+    reply::done(images.map(|mut images| {
+        images.sort_by(|a, b| (&a.names, &a.id).cmp(&(&b.names, &b.id)));
+        images
+    }))
+}
+
+/// `DELETE /armlet/v1/images?name=NAME`, or `?unused=true` for all that no pod needs.
+pub(super) async fn remove(query: Option<&str>, context: &Context) -> Response<Body> {
+    let query = match Query::parse(query) {
+        Ok(query) => query,
+        Err(error) => return reply::text(StatusCode::BAD_REQUEST, error.to_string()),
+    };
+    let name = query.first("name").filter(|name| !name.is_empty()).map(str::to_owned);
+    if name.is_some() == query.flag("unused") {
+        return reply::text(StatusCode::BAD_REQUEST, "either `name` or `unused=true` is needed\n");
     }
+    let (reply, answer) = oneshot::channel();
+    reply::done(context.ask(Command::RemoveImages { name, reply }, answer).await)
 }
 
 /// `POST /armlet/v1/images/import`: the body names the archive, the answer tells how it goes, one JSON document a line.

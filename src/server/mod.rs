@@ -22,6 +22,7 @@ mod reply;
 mod route;
 mod session;
 mod upgrade;
+mod usage;
 
 pub use command::{Command, ExecSession, Refusal};
 pub use listen::{Listener, ServerError, bind};
@@ -33,7 +34,7 @@ use hyper::{Request, Response};
 use reply::Body;
 use route::Route;
 use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// What the server needs of the rest of the node.
 #[derive(Debug, Clone)]
@@ -42,7 +43,7 @@ pub struct Context {
     pub view: watch::Receiver<Arc<NodeView>>,
     /// What the server asks of the agent. Bounded; the agent answers each without waiting for the one before.
     pub commands: mpsc::Sender<Command>,
-    /// Reads the clocks; used for `sinceSeconds` only.
+    /// Reads the clocks.
     pub clock: fn() -> Now,
 }
 
@@ -50,6 +51,16 @@ impl Context {
     /// The picture as it is now.
     fn now(&self) -> Arc<NodeView> {
         Arc::clone(&self.view.borrow())
+    }
+
+    /// Has the agent do something and waits for its answer.
+    async fn ask<T>(
+        &self,
+        command: Command,
+        answer: oneshot::Receiver<Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        self.commands.send(command).await.map_err(|_| Refusal::gone())?;
+        answer.await.unwrap_or_else(|_| Err(Refusal::gone()))
     }
 }
 
@@ -69,7 +80,11 @@ async fn answer(request: Request<Incoming>, context: &Context) -> Response<Body>
         Route::Inspect => node::inspect(&context.now()),
         Route::InspectPod { namespace, pod } => node::inspect_pod(&context.now(), &namespace, &pod),
         Route::Events => node::events(request.uri().query(), context),
-        Route::Stats => node::stats(context).await,
+        Route::Stats => usage::stats(context).await,
+        Route::Usage => usage::usage(context).await,
+        Route::Metrics => usage::metrics(context).await,
+        Route::Pod { namespace, pod, verb } => node::pod(namespace, pod, verb, context).await,
+        Route::RemoveImages => images::remove(request.uri().query(), context).await,
         Route::Images => images::list(context).await,
         Route::Import => images::import(request, context).await,
         Route::WrongMethod => reply::text(hyper::StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed"),

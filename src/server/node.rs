@@ -2,7 +2,7 @@
 
 use super::query::Query;
 use super::reply::{self, Body};
-use super::{Command, Context, Refusal, pods};
+use super::{Command, Context, pods};
 use crate::model::api;
 use crate::model::view::{EventRecord, NodeView};
 use futures_util::stream;
@@ -43,6 +43,7 @@ pub(super) fn inspect(view: &NodeView) -> Response<Body> {
         allocatable: view.resources.allocatable.clone(),
         conditions: view.conditions.iter().map(condition).collect(),
         refused: refused.collect(),
+        stopped: view.stopped.clone(),
     })
 }
 
@@ -62,14 +63,10 @@ pub(super) fn inspect_pod(view: &NodeView, namespace: &str, name: &str) -> Respo
     reply::json(&api::PodReport { pod: pods::to_json(pod), attempts: attempts.collect() })
 }
 
-/// `GET /armlet/v1/stats`.
-pub(super) async fn stats(context: &Context) -> Response<Body> {
+/// `POST /armlet/v1/pods/{namespace}/{pod}/stop` and `/restart`: answered once the pod has ended.
+pub(super) async fn pod(namespace: String, name: String, verb: api::PodVerb, context: &Context) -> Response<Body> {
     let (reply, answer) = oneshot::channel();
-    let asked = context.commands.send(Command::Stats { reply }).await.is_ok();
-    match if asked { answer.await.unwrap_or_else(|_| Err(Refusal::gone())) } else { Err(Refusal::gone()) } {
-        Ok(supervisor) => reply::json(&api::Stats { agent_pid: std::process::id(), supervisor }),
-        Err(refusal) => reply::text(StatusCode::INTERNAL_SERVER_ERROR, refusal.to_string()),
-    }
+    reply::done(context.ask(Command::Pod { namespace, name, verb, reply }, answer).await)
 }
 
 /// `GET /armlet/v1/events[?follow=1]`: one JSON document a line, oldest first.

@@ -1,5 +1,7 @@
 //! Answers: a status, a type, a body.
 
+use super::Refusal;
+use crate::model::supervise::RefusalCode;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Bytes, Frame};
@@ -38,6 +40,22 @@ pub(super) fn json(value: &impl Serialize) -> Response<Body> {
     match serde_json::to_vec(value) {
         Ok(bytes) => typed(StatusCode::OK, JSON, whole(bytes)),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("writing the answer as JSON: {error}\n")),
+    }
+}
+
+/// A JSON document, or why there is none.
+pub(super) fn done(answer: Result<impl Serialize, Refusal>) -> Response<Body> {
+    match answer {
+        Ok(value) => json(&value),
+        Err(refusal) => {
+            let status = match refusal.code {
+                RefusalCode::Malformed => StatusCode::BAD_REQUEST,
+                RefusalCode::NotFound => StatusCode::NOT_FOUND,
+                RefusalCode::Conflict => StatusCode::CONFLICT,
+                RefusalCode::Exhausted | RefusalCode::System | RefusalCode::Unknown => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            text(status, refusal.to_string())
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which handler a request goes to. Pure.
 
 use super::query;
+use crate::model::api::PodVerb;
 use hyper::Method;
 
 /// A container by name, as paths give it.
@@ -30,6 +31,10 @@ pub(super) enum Route {
     Inspect,
     InspectPod { namespace: String, pod: String },
     Stats,
+    Usage,
+    Metrics,
+    RemoveImages,
+    Pod { namespace: String, pod: String, verb: PodVerb },
     WrongMethod,
     Unknown,
 }
@@ -41,6 +46,9 @@ pub(super) fn route(method: &Method, path: &str) -> Route {
         return Route::Unknown;
     };
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    if let (&Method::DELETE, ["armlet", "v1", "images"]) = (method, parts.as_slice()) {
+        return Route::RemoveImages;
+    }
     let (methods, route) = known(&parts);
     if route == Route::Unknown || methods.contains(method) { route } else { Route::WrongMethod }
 }
@@ -53,6 +61,7 @@ fn known(parts: &[&str]) -> (&'static [Method], Route) {
     match parts {
         ["healthz"] | ["healthz", "ping"] => (GET, Route::Healthz),
         ["pods"] | ["pods", ""] => (GET, Route::Pods),
+        ["metrics"] => (GET, Route::Metrics),
         ["containerLogs", ns, pod, container] => (GET, Route::ContainerLogs(target(ns, pod, None, container))),
         ["exec", ns, pod, container] => (BOTH, Route::Exec(target(ns, pod, None, container))),
         ["exec", ns, pod, uid, container] => (BOTH, Route::Exec(target(ns, pod, Some(uid), container))),
@@ -70,8 +79,15 @@ fn own(parts: &[&str]) -> (&'static [Method], Route) {
         ["inspect"] => (GET, Route::Inspect),
         ["inspect", ns, pod] => (GET, Route::InspectPod { namespace: (*ns).to_owned(), pod: (*pod).to_owned() }),
         ["stats"] => (GET, Route::Stats),
+        ["usage"] => (GET, Route::Usage),
+        ["pods", ns, pod, "stop"] => (POST, verb(ns, pod, PodVerb::Stop)),
+        ["pods", ns, pod, "restart"] => (POST, verb(ns, pod, PodVerb::Restart)),
         _ => (GET, Route::Unknown),
     }
+}
+
+fn verb(namespace: &str, pod: &str, verb: PodVerb) -> Route {
+    Route::Pod { namespace: namespace.to_owned(), pod: pod.to_owned(), verb }
 }
 
 fn target(namespace: &str, pod: &str, uid: Option<&str>, container: &str) -> Target {
@@ -104,6 +120,13 @@ mod tests {
             (Method::POST, "/exec/a/b/c", Route::Exec(target("a", "b", None, "c"))),
             (Method::GET, "/exec/a/b/u/c", Route::Exec(target("a", "b", Some("u"), "c"))),
             (Method::GET, "/armlet/v1/inspect/a/b", Route::InspectPod { namespace: "a".into(), pod: "b".into() }),
+            (Method::GET, "/metrics", Route::Metrics),
+            (Method::DELETE, "/armlet/v1/images", Route::RemoveImages),
+            (Method::DELETE, "/armlet/v1/stats", Route::WrongMethod),
+            (Method::POST, "/armlet/v1/pods/a/b/stop", verb("a", "b", PodVerb::Stop)),
+            (Method::POST, "/armlet/v1/pods/a/b/restart", verb("a", "b", PodVerb::Restart)),
+            (Method::GET, "/armlet/v1/pods/a/b/stop", Route::WrongMethod),
+            (Method::POST, "/armlet/v1/pods/a/b/start", Route::Unknown),
             (Method::GET, "/armlet/v1/images/import", Route::WrongMethod),
             (Method::POST, "/armlet/v1/images/import", Route::Import),
             (Method::GET, "/armlet/v2/version", Route::Unknown),

@@ -1,5 +1,6 @@
 //! Thin, safe Linux calls. Knows nothing of pods.
 
+pub mod accounting;
 pub mod beneath;
 pub mod bpf;
 pub mod children;

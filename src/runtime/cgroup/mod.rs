@@ -222,19 +222,6 @@ impl Cgroups {
             .collect()
     }
 
-    /// What a group has used. A file that the kernel does not have leaves its figures absent.
-    ///
-    /// # Errors
-    /// [`CgroupError::File`] when there is no such group.
-    pub fn stats(&self, cgroup: &str) -> Result<GroupStats, CgroupError> {
-        check(cgroup)?;
-        let folder = path(cgroup);
-        if let Err(source) = std::fs::metadata(&folder) {
-            return Err(CgroupError::File { operation: "read", cgroup: cgroup.to_owned(), source });
-        }
-        Ok(parse_stats(|file| std::fs::read_to_string(folder.join(file)).ok()))
-    }
-
     /// The values that a group is set to, by file name: what people compare with the manifest.
     ///
     /// # Errors
@@ -254,6 +241,19 @@ impl Cgroups {
         }
         Ok(values)
     }
+}
+
+/// What a group has used. A file that the kernel does not have leaves its figures absent.
+///
+/// # Errors
+/// [`CgroupError::File`] when there is no such group.
+pub fn usage_of(cgroup: &str) -> Result<GroupStats, CgroupError> {
+    check(cgroup)?;
+    let folder = path(cgroup);
+    if let Err(source) = std::fs::metadata(&folder) {
+        return Err(CgroupError::File { operation: "read", cgroup: cgroup.to_owned(), source });
+    }
+    Ok(parse_stats(|file| std::fs::read_to_string(folder.join(file)).ok()))
 }
 
 fn is_setting(file: &str) -> bool {
