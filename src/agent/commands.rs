@@ -12,12 +12,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// Answers one command.
-pub(super) fn answer(
-    rooms: &Arc<Rooms>,
-    ledgers: &Arc<Ledgers>,
-    command: Command,
-    tell: mpsc::UnboundedSender<Input>,
-) {
+pub(super) fn answer(rooms: &Arc<Rooms>, ledgers: &Arc<Ledgers>, command: Command, tell: mpsc::UnboundedSender<Input>) {
     let (rooms, ledgers) = (Arc::clone(rooms), Arc::clone(ledgers));
     tokio::spawn(async move { perform(&rooms, &ledgers, command, &tell).await });
 }

@@ -84,7 +84,8 @@ pub(super) fn remove(
 
 fn take_away(store: &ImageStore, images: &[crate::images::Image], steps: &[Removal]) -> Result<Removed, Refusal> {
     let failed = |error: RemoveError| {
-        let code = if matches!(error, RemoveError::Unknown { .. }) { RefusalCode::NotFound } else { RefusalCode::System };
+        let code =
+            if matches!(error, RemoveError::Unknown { .. }) { RefusalCode::NotFound } else { RefusalCode::System };
         Refusal { code, message: chain(&error) }
     };
     let bytes = || store.layer_bytes();

@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn the_last_word_counts() {
         let (pod, mut verbs) = (uid("a"), Verbs::default());
-        let mut act = |verbs: &mut Verbs, verb| verbs.act(&pod, verb, true, answer().0);
+        let act = |verbs: &mut Verbs, verb| verbs.act(&pod, verb, true, answer().0);
         act(&mut verbs, PodVerb::Restart);
         act(&mut verbs, PodVerb::Stop);
         verbs.gone(&pod);

@@ -70,8 +70,18 @@ pub(super) enum Command {
     Import(Import),
     /// Show everything about a pod, or about the node
     Inspect(Inspect),
+    /// Remove images
+    Rmi(Rmi),
     /// Show what has happened
     Events(Events),
+    /// Show what pods use of processors and memory
+    Top(Top),
+    /// Show what armlet itself uses, and what has been written to disks
+    Stats(Stats),
+    /// Stop a pod, and keep it stopped
+    Stop(PodName),
+    /// Start a pod anew, also one that was stopped
+    Restart(PodName),
     /// Show the versions of this program and of the agent
     Version(Version),
     /// See whether this machine is ready to be a node
@@ -83,6 +93,10 @@ pub(super) enum Command {
     Install(Install),
     /// Stop armlet and its pods, and take it off this machine
     Uninstall(Uninstall),
+    /// Write the completions of a shell
+    Completions(Completions),
+    /// Write manual pages
+    Man(Man),
 }
 
 /// How a list is written.
@@ -221,6 +235,112 @@ pub(super) struct Images {
     /// Another form than the table
     #[arg(short, long, value_enum, value_name = "FORM")]
     pub(super) output: Option<ListFormat>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  armlet rmi localhost/app:1             one of its names, and with the last one the image
+  armlet rmi --unused                    all images that no pod of this node needs
+
+An image that a pod needs stays, whether the pod runs or was stopped.")]
+pub(super) struct Rmi {
+    /// Names, or ids as `armlet images -o wide` shows them
+    #[arg(value_name = "IMAGE", required_unless_present = "unused", conflicts_with = "unused")]
+    pub(super) images: Vec<String>,
+    /// All that no pod needs
+    #[arg(long)]
+    pub(super) unused: bool,
+    /// Write what was removed in this form
+    #[arg(short, long, value_enum, value_name = "FORM")]
+    pub(super) output: Option<Format>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  armlet top
+  armlet top -c --sort-by memory         one line for each container, the largest first
+
+It takes a second: processor time is counted between two readings.")]
+pub(super) struct Top {
+    /// One line for each container
+    #[arg(short, long)]
+    pub(super) containers: bool,
+    /// Only pods of this namespace
+    #[arg(short, long, value_name = "NAME")]
+    pub(super) namespace: Option<String>,
+    /// What uses most first
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(super) sort_by: Option<SortBy>,
+    /// Another form than the table
+    #[arg(short, long, value_enum, value_name = "FORM")]
+    pub(super) output: Option<Format>,
+}
+
+/// What a list is ordered by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum SortBy {
+    Cpu,
+    Memory,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  armlet stats
+  armlet stats -o json | jq .written
+
+What has been written is counted by the kernel, over armlet's lifetime on this node: by the
+agent for its store, by imports, by the logger, and by containers. What lies in memory is
+not counted.")]
+pub(super) struct Stats {
+    /// Another form than the tables
+    #[arg(short, long, value_enum, value_name = "FORM")]
+    pub(super) output: Option<Format>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  armlet stop web                        it ends, and stays away over reboots
+  armlet restart web                     it ends, if it runs, and starts anew
+
+A pod that starts anew has empty emptyDir volumes and no restarts. A manifest that changes is
+another pod, and runs whatever was stopped before.")]
+pub(super) struct PodName {
+    /// The pod: NAME or NAMESPACE/NAME
+    pub(super) pod: String,
+    /// The pod's namespace
+    #[arg(short, long, value_name = "NAME")]
+    pub(super) namespace: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  armlet completions bash >/etc/bash_completion.d/armlet
+  armlet completions zsh >~/.zfunc/_armlet
+  armlet completions fish >~/.config/fish/completions/armlet.fish")]
+pub(super) struct Completions {
+    /// Which shell
+    #[arg(value_enum)]
+    pub(super) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  armlet man | man -l -                  the first page
+  armlet man logs | man -l -             a command's
+  armlet man --dir /usr/local/share/man/man1")]
+pub(super) struct Man {
+    /// The command; without it the first page
+    #[arg(conflicts_with = "dir")]
+    pub(super) command: Option<String>,
+    /// Write all pages into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(super) dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -418,6 +538,11 @@ mod tests {
             "exec web sh",
             "logs",
             "logs web --tail -2",
+            "rmi",
+            "rmi a --unused",
+            "top --sort-by x",
+            "stop",
+            "completions tcsh",
             "logs web --tail x",
             "logs web --since x",
             "logs web --since-time yesterday",

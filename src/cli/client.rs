@@ -85,6 +85,11 @@ impl Client {
         patiently(self.sender.send_request(request)).await.map_err(|source| CliError::Talk { source })
     }
 
+    /// Sends a request for something that takes long by its nature, like the end of a pod.
+    pub(super) async fn send_slow(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, CliError> {
+        self.sender.send_request(request).await.map_err(|source| CliError::Talk { source })
+    }
+
     /// Asks for a body that comes bit by bit.
     pub(super) async fn stream(&mut self, path: &str) -> Result<Incoming, CliError> {
         let answer = self.send(request(Method::GET, path, Bytes::new())?).await?;
@@ -94,12 +99,8 @@ impl Client {
     /// Asks for a JSON document.
     pub(super) async fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<Answer<T>, CliError> {
         let answer = self.send(request(Method::GET, path, Bytes::new())?).await?;
-        let answer = accepted(answer).await?;
         let date = answer.headers().get(header::DATE).and_then(|v| v.to_str().ok()).and_then(age::http_date);
-        let bytes = whole(answer).await?;
-        let value =
-            serde_json::from_slice(&bytes).map_err(|source| CliError::Decode { path: path.to_owned(), source })?;
-        Ok(Answer { value, at: date.unwrap_or_default() })
+        Ok(Answer { value: document(path, answer).await?, at: date.unwrap_or_default() })
     }
 
     /// Sends a JSON document; the answer comes bit by bit.
@@ -146,6 +147,12 @@ pub(super) fn request(method: Method, path: &str, body: Bytes) -> Result<Request
 /// An answer of another status than 200 as the error that it is.
 pub(super) async fn accepted(answer: Response<Incoming>) -> Result<Response<Incoming>, CliError> {
     if answer.status() == StatusCode::OK { Ok(answer) } else { Err(refusal(answer).await) }
+}
+
+/// The JSON document that an answer is.
+pub(super) async fn document<T: DeserializeOwned>(path: &str, answer: Response<Incoming>) -> Result<T, CliError> {
+    let bytes = whole(accepted(answer).await?).await?;
+    serde_json::from_slice(&bytes).map_err(|source| CliError::Decode { path: path.to_owned(), source })
 }
 
 /// What an answer that is none says.

@@ -60,6 +60,12 @@ pub(super) enum CliError {
     /// The configuration file cannot be read.
     #[error("read {path}")]
     ConfigFile { path: String, source: io::Error },
+    /// There is no such manual page.
+    #[error("there is no page {name}")]
+    NoPage { name: String },
+    /// A manual page cannot be written.
+    #[error("write {}", path.display())]
+    Page { path: PathBuf, source: io::Error },
     /// A step of an installation was not done.
     #[error("not done")]
     Install { source: crate::install::StepError },
@@ -101,6 +107,9 @@ impl CliError {
                 _ => return None,
             }),
             Self::Lookup(error) => Some(error.hint()),
+            Self::NoPage { .. } => {
+                Some("`armlet --help` lists the commands; one below another is written config-show.".to_owned())
+            }
             Self::NoBootFile { words } => Some(format!(
                 "Add these words to the kernel's command line where your boot loader keeps it (GRUB: \
                  GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub): {words}"

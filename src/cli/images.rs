@@ -1,11 +1,13 @@
-//! `armlet images` and `armlet import`.
+//! `armlet images`, `armlet import` and `armlet rmi`.
 
-use super::args::{Format, Images, Import, ListFormat};
-use super::client::{Client, Lines};
+use super::args::{Format, Images, Import, ListFormat, Rmi};
+use super::client::{self, Client, Lines};
 use super::error::CliError;
 use super::output::Out;
 use super::table::Table;
-use crate::model::api::{Image, ImportProgress, ImportRequest};
+use crate::model::api::{Image, ImportProgress, ImportRequest, Removed};
+use hyper::Method;
+use hyper::body::Bytes;
 
 /// Runs `armlet images`.
 pub(super) async fn list(args: &Images, mut client: Client, out: &mut Out) -> Result<(), CliError> {
@@ -50,6 +52,45 @@ pub(super) async fn import(args: &Import, mut client: Client, out: &mut Out) -> 
     }
 }
 
+/// Runs `armlet rmi`.
+pub(super) async fn remove(args: &Rmi, mut client: Client, out: &mut Out) -> Result<(), CliError> {
+    let mut queries: Vec<String> = args.images.iter().map(|name| client::query([("name", name.as_str())])).collect();
+    if args.unused {
+        queries.push("unused=true".to_owned());
+    }
+    let mut all = Removed::default();
+    let mut refused = None;
+    // One that cannot go does not keep the others.
+    for query in queries {
+        let path = format!("/armlet/v1/images?{query}");
+        let answer = client.send_slow(client::request(Method::DELETE, &path, Bytes::new())?).await?;
+        match client::document::<Removed>(&path, answer).await {
+            Ok(Removed { names, images, bytes }) => {
+                all.names.extend(names);
+                all.images.extend(images);
+                all.bytes = all.bytes.saturating_add(bytes);
+            }
+            Err(error @ CliError::Refused { .. }) => {
+                if let Some(before) = refused.replace(error) {
+                    out.remark(&before.report());
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    match args.output {
+        Some(Format::Json) => out.json(&all)?,
+        Some(Format::Yaml) => out.yaml(&all)?,
+        None => {
+            for name in &all.names {
+                out.line(&format!("removed {name}"))?;
+            }
+            out.remark(&format!("{} images removed, {} free again.", all.images.len(), size(all.bytes)));
+        }
+    }
+    refused.map_or(Ok(()), Err)
+}
+
 /// One line for each name; the names of one image share its id.
 fn table(images: &[Image], wide: bool) -> Table {
     let mut table = Table::new(["NAME", "ID", "ARCH", "SIZE"]);
@@ -66,7 +107,7 @@ fn table(images: &[Image], wide: bool) -> Table {
 }
 
 /// Bytes with three digits: `1.23 MB`, in powers of ten as registries and disks count.
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     let (mut unit, mut scale) = ("B", 1_u64);
     for next in ["kB", "MB", "GB", "TB", "PB"] {
         if bytes / scale < 1000 {

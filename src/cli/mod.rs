@@ -1,5 +1,5 @@
-//! The commands people type: clients of the server's API, and of nothing else but for `check`, `config`,
-//! `install` and `uninstall`, which are for machines without an agent.
+//! The commands people type: clients of the server's API, and of nothing else but for `check`, `config`, `install`,
+//! `uninstall`, `completions` and `man`, which are for machines without an agent.
 //!
 //! One connection over the unix socket, one thread. Pure parts first: [`pods`] (what is read of a v1.Pod), [`lookup`]
 //! (names to pods), [`status`] (a pod in one word), [`age`], [`table`], [`output`]. Then [`client`] (HTTP over the
@@ -19,13 +19,18 @@ mod install;
 mod logs;
 mod lookup;
 mod output;
+mod pages;
 mod pods;
 mod ps;
+mod stats;
 mod status;
 mod table;
 mod terminal;
+mod top;
+mod verbs;
 mod version;
 
+use crate::model::api::PodVerb;
 use args::{Cli, Command};
 use clap::Parser;
 use client::Client;
@@ -75,6 +80,13 @@ async fn perform(cli: &Cli, out: &mut Out) -> Result<u8, CliError> {
         Command::Import(args) => images::import(args, connect().await?, out).await?,
         Command::Inspect(args) => inspect::run(args, connect().await?, out).await?,
         Command::Events(args) => events::run(args, connect().await?, out).await?,
+        Command::Top(args) => top::run(args, connect().await?, out).await?,
+        Command::Stats(args) => stats::run(args, connect().await?, out).await?,
+        Command::Stop(args) => verbs::run(PodVerb::Stop, args, connect().await?, out).await?,
+        Command::Restart(args) => verbs::run(PodVerb::Restart, args, connect().await?, out).await?,
+        Command::Rmi(args) => images::remove(args, connect().await?, out).await?,
+        Command::Completions(args) => pages::completions(args, out)?,
+        Command::Man(args) => pages::man(args, out)?,
         Command::Version(args) => version::run(args, connect().await, out).await?,
         Command::Check(args) => return check::run(args, out),
         Command::Config(args) => return config::run(args, out),

@@ -40,6 +40,9 @@ pub(super) async fn run(args: &Ps, mut client: Client, out: &mut Out) -> Result<
     for condition in &node.conditions {
         out.remark(&format!("Node: {}: {}", condition.kind, condition.message));
     }
+    for stopped in &node.stopped {
+        out.remark(&format!("Stopped: {stopped}. `armlet restart {stopped}` starts it."));
+    }
     if !node.refused.is_empty() {
         out.remark(&format!("Manifests that cannot be run: {}. `armlet inspect` says why.", node.refused.len()));
     }

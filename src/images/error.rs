@@ -154,7 +154,7 @@ pub enum RemoveError {
         id: String,
         /// Why not.
         #[source]
-        source: ImportError,
+        source: Box<ImportError>,
     },
     /// Its record could not be removed: it is still there as a whole.
     #[error("cannot remove {}", path.display())]

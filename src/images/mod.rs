@@ -197,11 +197,10 @@ impl ImageStore {
         let Some(record) = records.values_mut().find(|record| record.references.iter().any(|n| n == name)) else {
             return Err(RemoveError::Unknown { id: name.to_owned() });
         };
-        let without = Record {
-            references: record.references.iter().filter(|n| *n != name).cloned().collect(),
-            ..record.clone()
-        };
-        self.write_record(&without).map_err(|source| RemoveError::Record { id: record.id.to_string(), source })?;
+        let without =
+            Record { references: record.references.iter().filter(|n| *n != name).cloned().collect(), ..record.clone() };
+        self.write_record(&without)
+            .map_err(|source| RemoveError::Record { id: record.id.to_string(), source: Box::new(source) })?;
         *record = without;
         Ok(())
     }

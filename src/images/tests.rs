@@ -364,6 +364,13 @@ fn names_move_are_added_and_can_be_given() {
         assert_eq!(store.resolve("app"), None);
         assert_eq!(store.resolve("not//valid"), None);
     }
+    // A name that is taken away is gone for good; the image stays, with the others.
+    let store = open(&root);
+    assert!(matches!(store.untag("docker.io/library/none:1"), Err(RemoveError::Unknown { .. })));
+    store.untag("docker.io/me/app:latest").unwrap();
+    for store in [store, open(&root)] {
+        assert!(store.resolve("me/app").is_none() && store.get(&one.id).is_some());
+    }
     // A cut between the two records leaves both with the name: the later import has it.
     std::fs::write(root.join(format!("{}.json", one.id)), before).unwrap();
     assert_eq!(open(&root).resolve("app:1").unwrap().id, two.id);

@@ -184,7 +184,10 @@ mod tests {
         let after = second.count(0);
         // The same process, the same boot: nothing is counted twice.
         assert!(after.store >= before.store && after.store <= before.store + (64 << 20), "{before:?} {after:?}");
-        assert_eq!(Ledgers::new("boot".to_owned(), Some(b"noise")).to_keep(), Ledgers::new(String::new(), None).to_keep());
+        assert_eq!(
+            Ledgers::new("boot".to_owned(), Some(b"noise")).to_keep(),
+            Ledgers::new(String::new(), None).to_keep()
+        );
     }
 
     #[test]

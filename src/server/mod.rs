@@ -54,11 +54,7 @@ impl Context {
     }
 
     /// Has the agent do something and waits for its answer.
-    async fn ask<T>(
-        &self,
-        command: Command,
-        answer: oneshot::Receiver<Result<T, Refusal>>,
-    ) -> Result<T, Refusal> {
+    async fn ask<T>(&self, command: Command, answer: oneshot::Receiver<Result<T, Refusal>>) -> Result<T, Refusal> {
         self.commands.send(command).await.map_err(|_| Refusal::gone())?;
         answer.await.unwrap_or_else(|_| Err(Refusal::gone()))
     }

@@ -52,7 +52,9 @@ pub(super) fn done(answer: Result<impl Serialize, Refusal>) -> Response<Body> {
                 RefusalCode::Malformed => StatusCode::BAD_REQUEST,
                 RefusalCode::NotFound => StatusCode::NOT_FOUND,
                 RefusalCode::Conflict => StatusCode::CONFLICT,
-                RefusalCode::Exhausted | RefusalCode::System | RefusalCode::Unknown => StatusCode::INTERNAL_SERVER_ERROR,
+                RefusalCode::Exhausted | RefusalCode::System | RefusalCode::Unknown => {
+                    StatusCode::INTERNAL_SERVER_ERROR
+                }
             };
             text(status, refusal.to_string())
         }

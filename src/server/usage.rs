@@ -98,7 +98,12 @@ fn exposition(stats: &Stats, pods: usize) -> String {
     let count = u64::try_from(pods).unwrap_or(u64::MAX);
     family("armlet_pods", "gauge", "Pods of this node.", &plain(count));
     let dropped = stats.supervisor.log_bytes_dropped;
-    family("armlet_log_bytes_dropped_total", "counter", "Bytes of containers' logs that were dropped.", &plain(dropped));
+    family(
+        "armlet_log_bytes_dropped_total",
+        "counter",
+        "Bytes of containers' logs that were dropped.",
+        &plain(dropped),
+    );
     let restarts = u64::from(stats.supervisor.logger_restarts);
     family("armlet_logger_restarts_total", "counter", "Loggers that another has followed.", &plain(restarts));
     text

@@ -40,7 +40,8 @@ fn written(io: &str) -> Option<u64> {
 #[must_use]
 pub fn pss(process: Process) -> Option<u64> {
     let text = std::fs::read_to_string(process.file("smaps_rollup")).ok()?;
-    let kib = text.lines().find_map(|line| line.strip_prefix("Pss:")?.split_whitespace().next()?.parse::<u64>().ok())?;
+    let kib =
+        text.lines().find_map(|line| line.strip_prefix("Pss:")?.split_whitespace().next()?.parse::<u64>().ok())?;
     Some(kib.saturating_mul(1024))
 }
 
@@ -62,7 +63,8 @@ mod tests {
 
     #[test]
     fn what_was_thrown_away_is_not_written() {
-        let io = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 8192\ncancelled_write_bytes: 4096\n";
+        let io =
+            "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 8192\ncancelled_write_bytes: 4096\n";
         assert_eq!(written(io), Some(4096));
         assert_eq!(written("write_bytes: 1\ncancelled_write_bytes: 4096\n"), Some(0));
         assert_eq!(written("write_bytes: 7\n"), Some(7));

@@ -28,7 +28,11 @@ fn ps_of_a_fake_node_is_a_plain_table_when_piped() {
     let line = lines.next().unwrap();
     assert!(line.starts_with("shop        web-edge1   1/1     Running   0          "), "{line}");
     assert_eq!((code, lines.next()), (0, None));
-    assert_eq!(err, "Manifests that cannot be run: 1. `armlet inspect` says why.\n");
+    assert_eq!(
+        err,
+        "Stopped: shop/old-edge1. `armlet restart shop/old-edge1` starts it.\n\
+         Manifests that cannot be run: 1. `armlet inspect` says why.\n"
+    );
     let (_, out, _) = node.run(&["--color", "always", "ps"]);
     assert!(out.contains("\x1b[32mRunning\x1b[0m"), "{out}");
     let (_, out, err) = node.run(&["ps", "-n", "none"]);
@@ -382,6 +386,75 @@ fn a_fake_node_and_its_pods_are_inspected() {
     assert!(out.contains("1970-01-01T00:00:00Z   Warning   BackOff   shop/web-edge1"), "{out}");
     let (_, out, _) = node.run(&["version"]);
     assert!(out.contains(" on node edge1, "), "{out}");
+}
+
+#[test]
+fn pods_of_a_fake_node_are_stopped_and_started_anew() {
+    let node = FakeNode::start();
+    let said = "shop/web-edge1 is stopped; `armlet restart shop/web-edge1` starts it\n";
+    assert_eq!(node.run(&["stop", "web"]), (0, said.into(), String::new()));
+    assert_eq!(node.run(&["restart", "shop/web"]), (0, "shop/web-edge1 starts anew\n".into(), String::new()));
+    // Stopped before: it is not among the pods any more.
+    assert_eq!(node.run(&["restart", "old"]), (0, "shop/old-edge1 starts anew\n".into(), String::new()));
+    let (code, _, err) = node.run(&["stop", "none"]);
+    assert_eq!(code, 1, "{err}");
+    let asked = ["Stop shop/web-edge1", "Restart shop/web-edge1", "Restart shop/old-edge1"];
+    assert_eq!(*node.seen.lock().unwrap(), asked);
+    let (_, _, err) = node.run(&["ps"]);
+    assert!(err.contains("Stopped: shop/old-edge1."), "{err}");
+}
+
+#[test]
+fn images_of_a_fake_node_are_removed() {
+    let node = FakeNode::start();
+    let (code, out, err) = node.run(&["rmi", "a:1", "needed", "b:1"]);
+    assert_eq!((code, out.as_str()), (1, "removed a:1\nremoved b:1\n"));
+    assert!(err.ends_with("armlet: image \"needed\" is needed by pod shop/web\n"), "{err}");
+    let (code, out, _) = node.run(&["rmi", "--unused", "-o", "json"]);
+    assert_eq!(code, 0);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&out).unwrap()["bytes"], 5);
+}
+
+#[test]
+fn a_fake_node_tells_what_is_used_and_written() {
+    let node = FakeNode::start();
+    let (code, out, _) = node.run(&["stats"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("agent     9     1 KiB") && out.contains("store              4.09 kB"), "{out}");
+    let (code, out, _) = node.run(&["top", "-c", "-o", "json"]);
+    assert_eq!(code, 0);
+    let rows: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&rows[0]["container"], &rows[0]["memoryBytes"]), (&"main".into(), &4096.into()), "{rows}");
+}
+
+#[test]
+fn shells_and_man_are_served_without_an_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let out = std::process::Command::new(env!("CARGO_BIN_EXE_armlet")).args(args).output().unwrap();
+        (out.status.code().unwrap(), String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap())
+    };
+    for (shell, word) in [("bash", "complete -F"), ("zsh", "#compdef armlet"), ("fish", "complete -c armlet")] {
+        let (code, script, _) = run(&["completions", shell]);
+        assert!(code == 0 && script.contains(word) && script.contains("since-time"), "{shell}");
+        // A shell that is on this machine must be able to read it.
+        let path = folder.path().join(shell);
+        std::fs::write(&path, script).unwrap();
+        if let Ok(status) = std::process::Command::new(shell).arg("-n").arg(&path).status() {
+            assert!(status.success(), "{shell}");
+        }
+    }
+    let pages = folder.path().join("man1");
+    assert_eq!(run(&["man", "--dir", pages.to_str().unwrap()]).0, 0);
+    for name in ["armlet", "armlet-logs", "armlet-config-show"] {
+        let page = std::fs::read_to_string(pages.join(format!("{name}.1"))).unwrap();
+        assert!(page.contains(".SH NAME") && page.contains(".SH OPTIONS"), "{name}");
+    }
+    let (code, _, err) = run(&["man", "nope"]);
+    assert_eq!(code, 1);
+    assert!(err.starts_with("armlet: there is no page armlet-nope\n"), "{err}");
+    let (code, page, _) = run(&["man", "exec"]);
+    assert!(code == 0 && page.contains("Exit codes"), "{page}");
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! A fake node for the command line to talk to: real server, real log files, real programs; no agent, no containers.
 
-use armlet::model::api::{Image, ImportProgress};
+use armlet::model::api::{GroupUsage, Image, ImportProgress, ProcessUsage, Removed, Stats, Written};
 use armlet::model::status::{ContainerStatus, Phase, PodStatus, State};
-use armlet::model::supervise::{ExecExit, Stats};
+use armlet::model::supervise::{ExecExit, RefusalCode};
 use armlet::model::time::Now;
 use armlet::model::view::{Attempt, EventRecord, NodeView, PodView, RefusedManifest};
 use armlet::model::{ContainerId, ImageId, WallTime};
-use armlet::server::{Command, Context, ExecSession, bind, serve};
+use armlet::server::{Command, Context, ExecSession, Refusal, bind, serve};
 use armlet::wire::{self, NodeIdentity};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::OpenptFlags;
@@ -146,6 +146,7 @@ fn picture(log: &str) -> NodeView {
     NodeView {
         node_name: "edge1".into(),
         pods: vec![Arc::new(PodView { pod: Arc::new(pod), status, attempts: vec![attempt] })],
+        stopped: vec!["shop/old-edge1".into()],
         refused: vec![RefusedManifest { path: "/m/bad.yaml".into(), problems: vec!["/m/bad.yaml:1: no".into()] }],
         events: Arc::new([event].into()),
         ..NodeView::default()
@@ -173,7 +174,28 @@ async fn answer(mut commands: mpsc::Receiver<Command>, seen: Arc<Mutex<Vec<Strin
             Command::ResizeExec { width, height, .. } => note(format!("resize {width}x{height}")),
             Command::KillExec { .. } => note("kill".to_owned()),
             Command::Images { reply } => reply.send(Ok(vec![image()])).unwrap(),
-            Command::Stats { reply } => reply.send(Ok(Stats::default())).unwrap(),
+            Command::Usage { groups, reply } => {
+                let used =
+                    GroupUsage { cpu_usec: Some(1), memory_bytes: Some(4096), memory_limit: None, pids: Some(1) };
+                reply.send(vec![Some(used); groups.len()]).unwrap();
+            }
+            Command::RemoveImages { name, reply } if name.as_deref() == Some("needed") => {
+                let message = "image \"needed\" is needed by pod shop/web".to_owned();
+                reply.send(Err(Refusal { code: RefusalCode::Conflict, message })).unwrap();
+            }
+            Command::RemoveImages { name, reply } => {
+                let removed = Removed { names: name.into_iter().collect(), images: Vec::new(), bytes: 5 };
+                reply.send(Ok(removed)).unwrap();
+            }
+            Command::Pod { namespace, name, verb, reply } => {
+                note(format!("{verb:?} {namespace}/{name}"));
+                reply.send(Ok(())).unwrap();
+            }
+            Command::Stats { reply } => {
+                let agent = ProcessUsage { role: "agent".into(), pid: 9, pss_bytes: Some(1024) };
+                let written = Written { store: 4096, ..Written::default() };
+                reply.send(Ok(Stats { processes: vec![agent], written, ..Stats::default() })).unwrap();
+            }
             Command::Import { path, progress } => {
                 let fails = path.ends_with("bad.tar");
                 let step = ImportProgress::Step { text: format!("reading {}", path.display()) };

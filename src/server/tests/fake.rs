@@ -1,12 +1,12 @@
 //! A fake node: a view made by hand, and an agent that answers commands as a test tells it to.
 
-use crate::model::api::{Image, ImportProgress};
+use crate::model::api::{Image, ImportProgress, Stats};
 use crate::model::pod::{
     Container, DnsConfig, DnsPolicy, Pod, PodSpec, PullPolicy, ResourceRequirements, Resources, RestartPolicy,
     Security, Source, TerminationMessagePolicy,
 };
 use crate::model::status::{ContainerStatus, PodStatus, State, Terminated};
-use crate::model::supervise::{RefusalCode, Stats};
+use crate::model::supervise::{self, RefusalCode};
 use crate::model::time::Now;
 use crate::model::view::{Attempt, NodeView, PodView};
 use crate::model::{ContainerId, ImageId, PodUid, WallTime};
@@ -90,7 +90,10 @@ impl FakeNode {
                 progress.send(ImportProgress::Step { text }).await.unwrap();
                 progress.send(ImportProgress::Done { images: vec![image()] }).await.unwrap();
             }
-            Command::Stats { reply } => reply.send(Ok(Stats { pid: 7, ..Stats::default() })).unwrap(),
+            Command::Stats { reply } => {
+                let supervisor = supervise::Stats { pid: 7, ..supervise::Stats::default() };
+                reply.send(Ok(Stats { agent_pid: 9, supervisor, ..Stats::default() })).unwrap();
+            }
             Command::Exec { reply, .. } => {
                 let refusal = Refusal { code: RefusalCode::NotFound, message: "no such container".to_owned() };
                 assert!(reply.send(Err(refusal)).is_ok());
