@@ -3,7 +3,23 @@
 use crate::node::{IMAGE, PATIENCE, container, node};
 use serde_json::Value;
 
-const COMMANDS: [&str; 8] = ["ps", "logs", "exec", "images", "import", "inspect", "events", "version"];
+const COMMANDS: [&str; 15] = [
+    "ps",
+    "logs",
+    "exec",
+    "images",
+    "import",
+    "inspect",
+    "events",
+    "version",
+    "rmi",
+    "top",
+    "stats",
+    "stop",
+    "restart",
+    "completions",
+    "man",
+];
 
 /// "`--help` a person can follow": every command explains itself and shows examples.
 #[test]

@@ -20,3 +20,4 @@ mod rooms;
 mod runtime;
 mod supervisor;
 mod survival;
+mod verbs;
