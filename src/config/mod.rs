@@ -17,8 +17,8 @@ pub use flags::{Args, DEFAULT_CONFIG};
 pub use show::{Setting, settings};
 
 use crate::model::{Millis, Quantity};
-use crate::wire::document::{self, Document};
-use crate::wire::problem::{Path, Severity};
+use crate::wire::document;
+use crate::wire::problem::{Path, by_line};
 use crate::wire::report::Report;
 use crate::wire::schema::{self, Field};
 use serde_json::Value;
@@ -203,22 +203,11 @@ const KINDS: [(&str, &str, &[Field], Apply); 2] = [
 
 fn read_file(path: &str, bytes: &[u8], config: &mut Config, problems: &mut Vec<Problem>) {
     let mut seen: BTreeMap<&str, bool> = BTreeMap::new();
-    for Document { index, tree } in document::read(bytes) {
-        let tree = match tree {
-            Ok(tree) => tree,
-            Err(error) => {
-                problems.push(Problem {
-                    file: path.to_owned(),
-                    line: Some(error.line),
-                    document: index,
-                    field: String::new(),
-                    message: error.message,
-                    severity: Severity::Error,
-                });
-                continue;
-            }
-        };
-        let mut report = Report::new(path, index, &tree, Path::root());
+    for document in document::read(bytes) {
+        let begin = problems.len();
+        problems.extend(document.problems(path));
+        let Ok(tree) = &document.tree else { continue };
+        let mut report = Report::new(path, document.index, tree, Path::root());
         let api_version = tree.text_of("apiVersion").unwrap_or("");
         let kind = tree.text_of("kind").unwrap_or("");
         match KINDS.iter().find(|(version, name, ..)| *version == api_version && *name == kind) {
@@ -232,12 +221,13 @@ fn read_file(path: &str, bytes: &[u8], config: &mut Config, problems: &mut Vec<P
                 if has_network && other_network {
                     report.forbidden(&Path::root().field("podCIDR"), "it is set in another document of this file too");
                 }
-                let values = schema::object(&tree, fields, &Path::root(), &mut report);
+                let values = schema::object(tree, fields, &Path::root(), &mut report);
                 report.seal();
                 apply(&values, config, &mut report);
             }
         }
         problems.extend(report.into_problems());
+        by_line(problems.get_mut(begin..).unwrap_or_default());
     }
 }
 

@@ -105,11 +105,11 @@ fn everything_wrong_is_named_at_once() {
     let (_, problems) = load(&args, Some((FILE, text.as_bytes())), &env);
     let got: Vec<String> = problems.iter().map(ToString::to_string).collect();
     let expect = [
+        "/etc/armlet/config.yaml:3: maxPods: Invalid value: -1: must be between 0 and 2147483647, inclusive",
         "/etc/armlet/config.yaml:4: featureGates: not supported by this version of armlet",
         "/etc/armlet/config.yaml:5: maxpods: unknown field, did you mean \"maxPods\"?",
         "/etc/armlet/config.yaml:6: clusterDNS[0]: Invalid value: \"x\": must be a valid IP address, (e.g. 10.9.8.7 or \
          2001:db8::ffff)",
-        "/etc/armlet/config.yaml:3: maxPods: Invalid value: -1: must be between 0 and 2147483647, inclusive",
         "/etc/armlet/config.yaml:10: dataDir: Invalid value: \"data\": must be an absolute path",
         "environment: ARMLET_POD_CIDR: Invalid value: \"10.0.0.0\": must be a network such as 10.88.0.0/16",
         "command line: --max-pods: Invalid value: \"many\": must be an integer",

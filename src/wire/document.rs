@@ -1,7 +1,8 @@
 //! A file's bytes to its documents. Each document is read by itself, so that a mistake in one leaves the others alone.
 
 use super::json;
-use super::tree::{Budget, Node, SyntaxError};
+use super::problem::{Problem, Severity};
+use super::tree::{Budget, Faults, Node, Reading, SyntaxError};
 use super::yaml;
 
 /// The largest file that is read: 10 MiB, as upstream's `maxConfigLength` (`pkg/kubelet/config/file.go`).
@@ -17,13 +18,38 @@ pub(crate) struct Document {
     pub index: usize,
     /// Its tree, or why it has none.
     pub tree: Result<Node, SyntaxError>,
+    faults: Vec<SyntaxError>,
+}
+
+impl Document {
+    fn new(index: usize, Reading { tree, faults }: Reading) -> Self {
+        Self { index, tree, faults: faults.0 }
+    }
+
+    fn failed(index: usize, error: SyntaxError) -> Self {
+        Self::new(index, Reading { tree: Err(error), faults: Faults::default() })
+    }
+
+    /// What is wrong with it as a text. Any of it refuses the document, whatever its tree holds.
+    pub(crate) fn problems(&self, file: &str) -> Vec<Problem> {
+        let errors = self.faults.iter().chain(self.tree.as_ref().err());
+        let problem = |error: &SyntaxError| Problem {
+            file: file.to_owned(),
+            line: Some(error.line),
+            document: self.index,
+            field: String::new(),
+            message: error.message.clone(),
+            severity: Severity::Error,
+        };
+        errors.map(problem).collect()
+    }
 }
 
 /// Splits a file and reads each document. Empty documents are left out.
 pub(crate) fn read(bytes: &[u8]) -> Vec<Document> {
     let text = match decode(bytes) {
         Ok(text) => text,
-        Err(error) => return vec![Document { index: 0, tree: Err(error) }],
+        Err(error) => return vec![Document::failed(0, error)],
     };
     let mut budget = Budget::new(2 * MAX_FILE);
     if json::looks_like_json(text) {
@@ -33,30 +59,24 @@ pub(crate) fn read(bytes: &[u8]) -> Vec<Document> {
     for (index, (first_line, chunk)) in split(text).into_iter().enumerate() {
         if index >= MAX_DOCUMENTS {
             let error = SyntaxError::new(first_line, format!("more than {MAX_DOCUMENTS} documents"));
-            documents.push(Document { index, tree: Err(error) });
+            documents.push(Document::failed(index, error));
             break;
         }
-        let tree = match yaml::read(chunk, &mut budget) {
-            Ok(None) => continue,
-            Ok(Some(mut node)) => {
-                shift(&mut node, first_line - 1);
-                Ok(node)
-            }
-            Err(error) => Err(SyntaxError { line: error.line.saturating_add(first_line - 1), ..error }),
-        };
-        documents.push(Document { index, tree });
+        let Some(mut reading) = yaml::read(chunk, &mut budget) else { continue };
+        let lines = first_line - 1;
+        let faults = reading.faults.0.iter_mut();
+        faults.chain(reading.tree.as_mut().err()).for_each(|error| error.line = error.line.saturating_add(lines));
+        if let Ok(node) = &mut reading.tree {
+            shift(node, lines);
+        }
+        documents.push(Document::new(index, reading));
     }
     documents
 }
 
 fn read_json(text: &str, budget: &mut Budget) -> Vec<Document> {
-    let (nodes, error) = json::read_stream(text, budget);
-    let mut documents: Vec<Document> =
-        nodes.into_iter().enumerate().map(|(index, node)| Document { index, tree: Ok(node) }).collect();
-    if let Some(error) = error {
-        documents.push(Document { index: documents.len(), tree: Err(error) });
-    }
-    documents
+    let readings = json::read_stream(text, budget).into_iter().enumerate();
+    readings.map(|(index, reading)| Document::new(index, reading)).collect()
 }
 
 /// The bytes as text: UTF-8, with or without a byte order mark, without NUL.
@@ -129,9 +149,9 @@ mod tests {
     use serde_json::{Value, json};
 
     fn all(bytes: &[u8]) -> Vec<(usize, Result<Value, String>)> {
-        let shown = |d: &Document| match &d.tree {
-            Ok(node) => Ok(node.to_value()),
-            Err(e) => Err(format!("{}: {}", e.line, e.message)),
+        let shown = |d: &Document| match (&d.tree, d.faults.first()) {
+            (Ok(node), None) => Ok(node.to_value()),
+            (Err(e), _) | (_, Some(e)) => Err(format!("{}: {}", e.line, e.message)),
         };
         read(bytes).iter().map(|d| (d.index, shown(d))).collect()
     }

@@ -235,9 +235,10 @@ status:
         #[test]
         fn what_is_written_reads_back(value in values()) {
             let text = yaml(&value);
-            let node = crate::wire::yaml::read(&text, &mut Budget::new(1 << 20));
-            let back = node.map(|n| n.map_or(Value::Null, |n| n.to_value()));
-            prop_assert_eq!(back, Ok(value), "{}", text);
+            let reading = crate::wire::yaml::read(&text, &mut Budget::new(1 << 20));
+            let faults = reading.as_ref().map_or(0, |reading| reading.faults.0.len());
+            let back = reading.map_or(Ok(Value::Null), |reading| reading.tree.map(|node| node.to_value()));
+            prop_assert_eq!((back, faults), (Ok(value), 0), "{}", text);
         }
     }
 }

@@ -1,15 +1,16 @@
-//! JSON text to [`Node`] trees. serde_json reads the scalars; what is added is lines and the refusal of
-//! duplicate keys, which serde_json's own value type silently drops.
+//! JSON text to [`Node`] trees. serde_json reads the scalars; what is added is lines, and that a mistake whose end can be
+//! told (a key that is given twice, a word that is no value, a comma too many) does not hide what comes after it.
 
-use super::tree::{Budget, Data, Entry, MAX_DEPTH, Node, SyntaxError};
+use super::tree::{Budget, Data, Entry, Faults, MAX_DEPTH, Node, Reading, SyntaxError};
+use super::yaml::given_twice;
 use std::collections::HashSet;
 
 /// Reads the values of a text, one after another; lines of `---` between them are allowed.
 ///
-/// The values before a syntax error are kept: the error comes beside them.
-pub(crate) fn read_stream(text: &str, budget: &mut Budget) -> (Vec<Node>, Option<SyntaxError>) {
-    let mut reader = Reader { text, at: 0, line: 1, budget };
-    let mut nodes = Vec::new();
+/// The values before a syntax error are kept: what cannot be read comes last.
+pub(crate) fn read_stream(text: &str, budget: &mut Budget) -> Vec<Reading> {
+    let mut reader = Reader { text, at: 0, line: 1, budget, faults: Faults::default() };
+    let mut readings = Vec::new();
     loop {
         reader.skip_space();
         if reader.rest().starts_with("---") {
@@ -17,11 +18,13 @@ pub(crate) fn read_stream(text: &str, budget: &mut Budget) -> (Vec<Node>, Option
             continue;
         }
         if reader.rest().is_empty() {
-            return (nodes, None);
+            return readings;
         }
-        match reader.value(0) {
-            Ok(node) => nodes.push(node),
-            Err(error) => return (nodes, Some(error)),
+        let tree = reader.value(0);
+        let failed = tree.is_err();
+        readings.push(Reading { tree, faults: std::mem::take(&mut reader.faults) });
+        if failed {
+            return readings;
         }
     }
 }
@@ -37,6 +40,7 @@ struct Reader<'t, 'b> {
     at: usize,
     line: u32,
     budget: &'b mut Budget,
+    faults: Faults,
 }
 
 impl<'t> Reader<'t, '_> {
@@ -72,7 +76,7 @@ impl<'t> Reader<'t, '_> {
             }
             Some(b'{') => Data::Map(self.object(depth + 1)?),
             Some(b'[') => Data::List(self.list(depth + 1)?),
-            Some(b'"') => Data::Text(self.string()?),
+            Some(b'"') => self.string()?.map_or(Data::Broken, Data::Text),
             Some(_) => self.word()?,
             None => return self.error("the text ends where a value should be"),
         };
@@ -95,17 +99,19 @@ impl<'t> Reader<'t, '_> {
                 return self.error("expected a key in double quotes");
             }
             let key = self.string()?;
-            if !keys.insert(key.clone()) {
-                return Err(SyntaxError::new(line, format!("key {key:?} is given twice")));
+            let twice = key.as_ref().filter(|key| !keys.insert((*key).clone()));
+            if let Some(key) = twice {
+                self.faults.add(line, given_twice(key))?;
             }
+            let first = twice.is_none();
             self.skip_space();
             if self.peek() != Some(b':') {
-                return self.error(format!("expected `:` after key {key:?}"));
+                return self.error(format!("expected `:` after key {:?}", key.unwrap_or_default()));
             }
             self.at += 1;
             let value = self.value(depth)?;
-            entries.push(Entry { key, line, value });
-            if self.next_or_end(b'}')? {
+            entries.extend(key.filter(|_| first).map(|key| Entry { key, line, value }));
+            if self.next_or_end(b'}', "a key in double quotes")? {
                 return Ok(entries);
             }
         }
@@ -121,19 +127,25 @@ impl<'t> Reader<'t, '_> {
         }
         loop {
             items.push(self.value(depth)?);
-            if self.next_or_end(b']')? {
+            if self.next_or_end(b']', "a value")? {
                 return Ok(items);
             }
         }
     }
 
-    /// After an element: a comma (false) or the end (true).
-    fn next_or_end(&mut self, end: u8) -> Result<bool, SyntaxError> {
+    /// After an element: a comma (false) or the end (true). `next`: what has to come after a comma.
+    fn next_or_end(&mut self, end: u8, next: &str) -> Result<bool, SyntaxError> {
         self.skip_space();
         match self.peek() {
             Some(b',') => {
                 self.at += 1;
-                Ok(false)
+                self.skip_space();
+                let ends = self.peek() == Some(end);
+                if ends {
+                    self.faults.add(self.line, format!("JSON: expected {next}"))?;
+                    self.at += 1;
+                }
+                Ok(ends)
             }
             Some(byte) if byte == end => {
                 self.at += 1;
@@ -143,7 +155,8 @@ impl<'t> Reader<'t, '_> {
         }
     }
 
-    fn string(&mut self) -> Result<String, SyntaxError> {
+    /// A text in quotes; none when it has an end and no meaning, which is told.
+    fn string(&mut self) -> Result<Option<String>, SyntaxError> {
         let start = self.at;
         let mut at = start + 1;
         let bytes = self.text.as_bytes();
@@ -158,13 +171,16 @@ impl<'t> Reader<'t, '_> {
         let Some(raw) = self.text.get(start..=at) else {
             return self.error("a text in quotes does not end");
         };
-        let text: String = match serde_json::from_str(raw) {
-            Ok(text) => text,
-            Err(e) => return self.error(format!("{} is not a text: {e}", raw.chars().take(40).collect::<String>())),
-        };
-        self.budget.take(self.line, text.len())?;
         self.at = at + 1;
-        Ok(text)
+        self.budget.take(self.line, raw.len())?;
+        match serde_json::from_str(raw) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) => {
+                let short: String = raw.chars().take(40).collect();
+                self.faults.add(self.line, format!("JSON: {short} is not a text: {error}"))?;
+                Ok(None)
+            }
+        }
     }
 
     /// A number, `true`, `false` or `null`.
@@ -180,7 +196,12 @@ impl<'t> Reader<'t, '_> {
                 Ok(number) => Data::Number(number),
                 Err(_) => {
                     let short: String = word.chars().take(40).collect();
-                    return self.error(format!("{short:?} is not a value"));
+                    let message = format!("{short:?} is not a value");
+                    if word.is_empty() {
+                        return self.error(message);
+                    }
+                    self.faults.add(self.line, format!("JSON: {message}"))?;
+                    Data::Broken
                 }
             },
         };
@@ -194,22 +215,50 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn values(text: &str) -> (Vec<Value>, Option<String>) {
-        let (nodes, error) = read_stream(text, &mut Budget::new(1 << 20));
-        let error = error.map(|e| format!("{}: {}", e.line, e.message));
-        (nodes.iter().map(Node::to_value).collect(), error)
+    /// The values that can be read, and all that is wrong.
+    fn values(text: &str) -> (Vec<Value>, Vec<String>) {
+        let (mut values, mut wrong) = (Vec::new(), Vec::new());
+        for Reading { tree, faults } in read_stream(text, &mut Budget::new(1 << 20)) {
+            wrong.extend(faults.0);
+            match tree {
+                Ok(node) => values.push(node.to_value()),
+                Err(error) => wrong.push(error),
+            }
+        }
+        (values, wrong.iter().map(|e| format!("{}: {}", e.line, e.message)).collect())
     }
 
     #[test]
     fn json_is_read_with_lines() {
         let text =
             "{\n \"a\": [1, -2.5, \"x\\\"\\u00e9\\ud83d\\ude00\"],\n \"b\": {\"c\": null, \"d\": true}}\n---\n{}\n";
-        let (nodes, error) = values(text);
-        assert_eq!(error, None);
+        let (nodes, wrong) = values(text);
+        assert_eq!(wrong, Vec::<String>::new());
         assert_eq!(nodes, [json!({"a": [1, -2.5, "x\"é😀"], "b": {"c": null, "d": true}}), json!({})]);
-        let (nodes, _) = read_stream(text, &mut Budget::new(1 << 20));
+        let readings = read_stream(text, &mut Budget::new(1 << 20));
         let path = super::super::problem::Path::root().field("b").field("c");
-        assert_eq!(nodes[0].line_of(&path), 3);
+        assert_eq!(readings[0].tree.as_ref().map(|node| node.line_of(&path)), Ok(3));
+    }
+
+    #[test]
+    fn a_mistake_with_an_end_hides_nothing_after_it() {
+        let text = "{\"a\": 1,\n\"a\": {\"b\": 2},\n\"c\": tru,\n\"d\": [01, 1e999, 2,],\n\"\\x\": 1, \"e\": \"\\ud83d\",\n}\n{\"f\": 1}";
+        let (values, wrong) = values(text);
+        assert_eq!(values, [json!({"a": 1, "c": null, "d": [null, null, 2], "e": null}), json!({"f": 1})]);
+        let begins = [
+            "2: key \"a\" is given twice",
+            "3: JSON: \"tru\" is not a value",
+            "4: JSON: \"01\" is not a value",
+            "4: JSON: \"1e999\" is not a value",
+            "4: JSON: expected a value",
+            "5: JSON: \"\\x\" is not a text: ",
+            "5: JSON: \"\\ud83d\" is not a text: ",
+            "6: JSON: expected a key in double quotes",
+        ];
+        assert_eq!(wrong.len(), begins.len(), "{wrong:#?}");
+        for (wrong, begin) in wrong.iter().zip(begins) {
+            assert!(wrong.starts_with(begin), "{wrong}");
+        }
     }
 
     #[test]
@@ -226,14 +275,13 @@ mod tests {
             ("{\"a\n\": 1}", "1: JSON: a text in quotes does not end on its line"),
         ];
         for (text, expect) in table {
-            assert_eq!(values(text).1.as_deref(), Some(expect), "{text}");
+            assert_eq!(values(text).1.first().map(String::as_str), Some(expect), "{text}");
         }
-        let (nodes, error) = values("{\"a\": 1} {\"b\": }");
-        assert_eq!(nodes.len(), 1);
-        assert!(error.is_some());
-        assert!(values(&"[".repeat(100_000)).1.is_some_and(|e| e.contains("nested deeper")));
-        assert!(values("{\"a\": \"\\ud83d\"}").1.is_some());
-        assert!(values("{\"é\\").1.is_some());
+        let (nodes, wrong) = values("{\"a\": 1} {\"b\": }");
+        assert_eq!((nodes.len(), wrong.len()), (1, 1));
+        assert!(values(&"[".repeat(100_000)).1[0].contains("nested deeper"));
+        assert_eq!(values("{\"a\": \"\\ud83d\"}").1.len(), 1);
+        assert_eq!(values("{\"é\\").1.len(), 1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A static pod file, read: several documents, YAML or JSON, each a v1.Pod.
 
 use super::document::{self, Document};
-use super::problem::{Path, Problem, Severity};
+use super::problem::{Path, Problem, by_line};
 use super::report::Report;
 use super::tree::{Data, Node};
 use super::{convert, defaults, identity, schema, support, validate};
@@ -44,6 +44,16 @@ impl NodeIdentity {
         Self { name, labels, allowed_unsafe_sysctls: Vec::new() }
     }
 
+    /// What the name of a static pod ends with here.
+    pub(crate) fn suffix(&self) -> String {
+        format!("-{}", self.name.to_lowercase())
+    }
+
+    /// The name of a static pod of this node as its manifest has it.
+    pub(crate) fn written_name<'n>(&self, name: &'n str) -> &'n str {
+        name.strip_suffix(self.suffix().as_str()).unwrap_or(name)
+    }
+
     pub(crate) fn allows_sysctl(&self, name: &str) -> bool {
         self.allowed_unsafe_sysctls.iter().any(|pattern| match pattern.strip_suffix('*') {
             Some(prefix) => name.starts_with(prefix),
@@ -57,7 +67,7 @@ impl NodeIdentity {
 pub struct Parsed {
     /// The pods without an error, in file order.
     pub pods: Vec<Pod>,
-    /// Everything that is wrong or has no effect, in file order.
+    /// Everything that is wrong or has no effect, in the order of the lines.
     pub problems: Vec<Problem>,
 }
 
@@ -68,18 +78,8 @@ pub struct Parsed {
 #[must_use]
 pub fn parse(bytes: &[u8], file: &str, node: &NodeIdentity) -> Parsed {
     let mut reader = Reader { file, node, parsed: Parsed::default(), names: HashSet::new() };
-    for Document { index, tree } in document::read(bytes) {
-        match tree {
-            Ok(tree) => reader.document(index, &tree),
-            Err(error) => reader.parsed.problems.push(Problem {
-                file: file.to_owned(),
-                line: Some(error.line),
-                document: index,
-                field: String::new(),
-                message: error.message,
-                severity: Severity::Error,
-            }),
-        }
+    for document in document::read(bytes) {
+        reader.text(&document);
     }
     reader.parsed
 }
@@ -93,6 +93,19 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    fn text(&mut self, document: &Document) {
+        let (pods, problems) = (self.parsed.pods.len(), self.parsed.problems.len());
+        self.parsed.problems.extend(document.problems(self.file));
+        let refused = self.parsed.problems.len() > problems;
+        if let Ok(tree) = &document.tree {
+            self.document(document.index, tree);
+        }
+        if refused {
+            self.parsed.pods.truncate(pods);
+        }
+        by_line(self.parsed.problems.get_mut(problems..).unwrap_or_default());
+    }
+
     fn document(&mut self, index: usize, tree: &Node) {
         let kind = tree.text_of("kind").unwrap_or("");
         if !matches!(kind, "List" | "PodList") {
@@ -157,10 +170,7 @@ impl Reader<'_> {
         }
         metadata.uid = Some(identity::static_uid(&self.node.name, self.file, tree));
         match &mut metadata.name {
-            Some(name) if !name.is_empty() => {
-                name.push('-');
-                name.push_str(&self.node.name.to_lowercase());
-            }
+            Some(name) if !name.is_empty() => name.push_str(&self.node.suffix()),
             _ => report.required(&Path::root().field("metadata").field("name"), ""),
         }
     }
@@ -169,7 +179,8 @@ impl Reader<'_> {
         let Some(name) = metadata.name.as_deref() else { return };
         let namespace = metadata.namespace.as_deref().unwrap_or("");
         if !self.names.insert(format!("{namespace}/{name}")) {
-            report.duplicate(&Path::root().field("metadata").field("name"), format!("{namespace}/{name}"));
+            let written = self.node.written_name(name);
+            report.duplicate(&Path::root().field("metadata").field("name"), format!("{namespace}/{written}"));
         }
     }
 

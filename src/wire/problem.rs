@@ -54,6 +54,11 @@ impl fmt::Display for Problem {
     }
 }
 
+/// Puts the problems of one document into the order of the lines; those of one line stay as they are.
+pub(crate) fn by_line(problems: &mut [Problem]) {
+    problems.sort_by_key(|problem| problem.line);
+}
+
 /// Whether any of the problems is an error.
 #[must_use]
 pub fn any_error(problems: &[Problem]) -> bool {

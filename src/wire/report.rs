@@ -1,7 +1,7 @@
 //! Collects the problems of one object, in Kubernetes' words, with the lines looked up in its tree.
 
 use super::names::Faults;
-use super::problem::{Path, Problem, Severity};
+use super::problem::{Path, Problem, Severity, by_line};
 use super::tree::Node;
 use std::fmt::{Debug, Display};
 
@@ -43,17 +43,29 @@ impl<'a> Report<'a> {
 
     /// Whether an error was found somewhere within `path`.
     pub(crate) fn failed_within(&self, path: &Path) -> bool {
-        self.found.iter().any(|(at, p)| p.is_error() && path.covers(at))
+        self.tree.is_broken_within(path) || self.found.iter().any(|(at, p)| p.is_error() && path.covers(at))
     }
 
-    /// What was found, in the order in which it was.
-    pub(crate) fn into_problems(mut self) -> Vec<Problem> {
-        if self.more > 0 {
+    /// Whether `path` is in the text: what is not was put there by the defaults.
+    pub(crate) fn is_written(&self, path: &Path) -> bool {
+        self.tree.has(path)
+    }
+
+    /// What was found, in the order of the lines, that of one line as it was found.
+    pub(crate) fn into_problems(self) -> Vec<Problem> {
+        let mut problems: Vec<Problem> = self.found.into_iter().map(|(_, problem)| problem).collect();
+        by_line(&mut problems);
+        if let Some(last) = problems.last().filter(|_| self.more > 0) {
             let severity = if self.refused { Severity::Error } else { Severity::Warning };
-            let problem = self.problem(&Path::root(), format!("and {} more problems", self.more), severity);
-            self.found.push((Path::root(), problem));
+            let message = format!("and {} more problems", self.more);
+            problems.push(Problem { field: String::new(), message, severity, ..last.clone() });
         }
-        self.found.into_iter().map(|(_, problem)| problem).collect()
+        problems
+    }
+
+    /// The object is refused for a field that it has, whatever stands there.
+    pub(crate) fn refuse(&mut self, path: &Path, message: impl Into<String>) {
+        self.keep(path, message.into(), Severity::Error);
     }
 
     /// The object is refused.
@@ -111,9 +123,12 @@ impl<'a> Report<'a> {
 
     fn push(&mut self, path: &Path, message: String, severity: Severity) {
         let known = self.found.iter().take(self.sealed).any(|(at, p)| p.is_error() && at.covers(path));
-        if known {
-            return;
+        if !known && !self.tree.is_broken_at(path) {
+            self.keep(path, message, severity);
         }
+    }
+
+    fn keep(&mut self, path: &Path, message: String, severity: Severity) {
         self.refused |= severity == Severity::Error;
         if self.found.len() >= MAX_PROBLEMS {
             self.more += 1;

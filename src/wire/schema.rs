@@ -76,7 +76,7 @@ pub(crate) fn object(node: &Node, fields: &[Field], path: &Path, report: &mut Re
     for entry in node.entries() {
         let at = path.field(&entry.key);
         let Some(field) = fields.iter().find(|f| f.name == entry.key) else {
-            report.error(&at, unknown(&entry.key, fields));
+            report.refuse(&at, unknown(&entry.key, fields));
             continue;
         };
         if entry.value.data == Data::Null {
@@ -106,11 +106,11 @@ fn judged(node: &Node, field: &Field, path: &Path, report: &mut Report<'_>) -> O
         Verdict::Refused if node.is_empty() || node.data == Data::Bool(false) => None,
         Verdict::Reference(_) if node.is_empty() && !matches!(field.kind, Kind::Object(_)) => None,
         Verdict::Refused | Verdict::RefusedChoice => {
-            report.error(path, NOT_SUPPORTED);
+            report.refuse(path, NOT_SUPPORTED);
             None
         }
         Verdict::Reference(resource) => {
-            report.forbidden(path, &format!("static pods may not reference {resource}"));
+            report.refuse(path, format!("Forbidden: static pods may not reference {resource}"));
             None
         }
         Verdict::Only(allowed) => {
@@ -205,7 +205,7 @@ fn shown(node: &Node) -> String {
         Data::Text(text) => format!("{:?}", text.chars().take(60).collect::<String>()),
         Data::Number(n) => n.to_string(),
         Data::Bool(b) => b.to_string(),
-        Data::Null | Data::List(_) | Data::Map(_) => node.kind().to_owned(),
+        Data::Null | Data::List(_) | Data::Map(_) | Data::Broken => node.kind().to_owned(),
     }
 }
 
@@ -263,7 +263,7 @@ mod tests {
 
     fn check(text: &str) -> (Value, Vec<String>) {
         let mut budget = super::super::tree::Budget::new(1 << 20);
-        let tree = super::super::yaml::read(text, &mut budget).expect("syntax").expect("not empty");
+        let tree = super::super::yaml::read(text, &mut budget).expect("not empty").tree.expect("syntax");
         let mut report = Report::new("f.yaml", 0, &tree, Path::root());
         let value = object(&tree, FIELDS, &Path::root(), &mut report);
         (Value::Object(value), report.into_problems().iter().map(ToString::to_string).collect())

@@ -33,6 +33,8 @@ pub(crate) enum Data {
     List(Vec<Node>),
     /// An object, in source order. Keys are unique.
     Map(Vec<Entry>),
+    /// Something that no value can be made of, and that was told as a [fault](Faults): nothing more is said of it.
+    Broken,
 }
 
 /// One entry of an object.
@@ -61,6 +63,36 @@ impl SyntaxError {
     }
 }
 
+/// How many faults of a document are looked past.
+const MAX_FAULTS: usize = 200;
+
+/// What is wrong with a text and leaves the rest of it readable: it refuses the document and hides nothing else.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Faults(pub Vec<SyntaxError>);
+
+impl Faults {
+    /// Notes one.
+    ///
+    /// # Errors
+    /// There are so many that the rest of the text is not worth reading.
+    pub(crate) fn add(&mut self, line: u32, message: impl Into<String>) -> Result<(), SyntaxError> {
+        if self.0.len() >= MAX_FAULTS {
+            return Err(SyntaxError::new(line, format!("more than {MAX_FAULTS} mistakes: the rest is not read")));
+        }
+        self.0.push(SyntaxError::new(line, message));
+        Ok(())
+    }
+}
+
+/// A document as far as it could be read.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    /// Its tree, or why it has none.
+    pub tree: Result<Node, SyntaxError>,
+    /// What else is wrong with it.
+    pub faults: Faults,
+}
+
 impl Node {
     /// The value of an object's key.
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
@@ -85,6 +117,36 @@ impl Node {
 
     /// The line of the value at `path`, or of the nearest value around it.
     pub(crate) fn line_of(&self, path: &Path) -> u32 {
+        self.nearest(path).0
+    }
+
+    /// Whether a value stands at `path`.
+    pub(crate) fn has(&self, path: &Path) -> bool {
+        self.nearest(path).2
+    }
+
+    /// Whether the value at `path`, or one around it, could not be read.
+    pub(crate) fn is_broken_at(&self, path: &Path) -> bool {
+        self.nearest(path).1.data == Data::Broken
+    }
+
+    /// Whether a value at or below `path` could not be read.
+    pub(crate) fn is_broken_within(&self, path: &Path) -> bool {
+        let (_, node, found) = self.nearest(path);
+        found && node.holds_broken()
+    }
+
+    fn holds_broken(&self) -> bool {
+        match &self.data {
+            Data::Broken => true,
+            Data::List(items) => items.iter().any(Self::holds_broken),
+            Data::Map(entries) => entries.iter().any(|entry| entry.value.holds_broken()),
+            Data::Null | Data::Bool(_) | Data::Number(_) | Data::Text(_) => false,
+        }
+    }
+
+    /// The value at `path`, or the nearest around it, with its line; and whether it is the one at `path`.
+    fn nearest(&self, path: &Path) -> (u32, &Self, bool) {
         let mut node = self;
         let mut line = self.line;
         for step in path.steps() {
@@ -95,16 +157,16 @@ impl Node {
                 (Step::Index(index), Data::List(items)) => items.get(*index).map(|n| (n.line, n)),
                 _ => None,
             };
-            let Some((at, found)) = next else { break };
+            let Some((at, found)) = next else { return (line, node, false) };
             (line, node) = (at, found);
         }
-        line
+        (line, node, true)
     }
 
     /// The value without its lines. Object keys come out sorted.
     pub(crate) fn to_value(&self) -> Value {
         match &self.data {
-            Data::Null => Value::Null,
+            Data::Null | Data::Broken => Value::Null,
             Data::Bool(b) => Value::Bool(*b),
             Data::Number(n) => Value::Number(n.clone()),
             Data::Text(t) => Value::String(t.clone()),
@@ -122,6 +184,7 @@ impl Node {
             Data::Text(_) => "a string",
             Data::List(_) => "a list",
             Data::Map(_) => "an object",
+            Data::Broken => "nothing that can be read",
         }
     }
 
@@ -132,7 +195,7 @@ impl Node {
             Data::Text(t) => t.is_empty(),
             Data::List(items) => items.is_empty(),
             Data::Map(entries) => entries.is_empty(),
-            Data::Bool(_) | Data::Number(_) => false,
+            Data::Bool(_) | Data::Number(_) | Data::Broken => false,
         }
     }
 }

@@ -1,23 +1,34 @@
 //! One YAML document to a [`Node`] tree, from the parser's event stream.
 //!
-//! Beyond the syntax: anchors, aliases and merge keys are resolved within a budget, duplicate keys are refused,
+//! Beyond the syntax: anchors, aliases and merge keys are resolved within a budget, duplicate keys are told,
 //! keys become texts, depth is bounded. The parser is iterative, and so is this: no text can exhaust the stack.
+//!
+//! What the syntax allows and no object can hold is a fault, and reading goes on: of a key that is given twice the first
+//! value stays, what has no value stays as one that is [broken](Data::Broken).
 
 use super::scalar::{self, ScalarError};
-use super::tree::{Budget, Data, Entry, MAX_DEPTH, Node, SyntaxError};
+use super::tree::{Budget, Data, Entry, Faults, MAX_DEPTH, Node, Reading, SyntaxError};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 /// Reads one document. None: it is empty (blank or comments only).
-pub(crate) fn read(text: &str, budget: &mut Budget) -> Result<Option<Node>, SyntaxError> {
-    let mut builder = Builder { budget, stack: Vec::new(), anchors: HashMap::new(), root: None };
-    for event in Parser::new_from_str(text) {
-        let (event, span) =
-            event.map_err(|e| SyntaxError::new(line_number(e.marker().line()), format!("YAML: {}", e.info())))?;
-        builder.event(event, span)?;
-    }
-    Ok(builder.root)
+pub(crate) fn read(text: &str, budget: &mut Budget) -> Option<Reading> {
+    let faults = Faults::default();
+    let mut builder = Builder { budget, stack: Vec::new(), anchors: HashMap::new(), root: None, faults };
+    let end = builder.all(text);
+    let Builder { root, mut faults, .. } = builder;
+    let tree = match (root, end) {
+        (Some(root), Ok(())) => Ok(root),
+        // The value is whole: what comes behind it does not make it unreadable.
+        (Some(root), Err(error)) => {
+            faults.0.push(error);
+            Ok(root)
+        }
+        (None, Err(error)) => Err(error),
+        (None, Ok(())) => return None,
+    };
+    Some(Reading { tree, faults })
 }
 
 /// An object or list that is being read.
@@ -36,6 +47,8 @@ enum FrameKind {
 enum Key {
     Name(String, u32),
     Merge,
+    /// One that was told as a fault: its value is dropped.
+    Faulty,
 }
 
 struct Builder<'b> {
@@ -43,19 +56,29 @@ struct Builder<'b> {
     stack: Vec<Frame>,
     anchors: HashMap<usize, Node>,
     root: Option<Node>,
+    faults: Faults,
 }
 
 impl Builder<'_> {
+    fn all(&mut self, text: &str) -> Result<(), SyntaxError> {
+        for event in Parser::new_from_str(text) {
+            let (event, span) =
+                event.map_err(|e| SyntaxError::new(line_number(e.marker().line()), format!("YAML: {}", e.info())))?;
+            self.event(event, span)?;
+        }
+        Ok(())
+    }
+
     fn event(&mut self, event: Event<'_>, span: Span) -> Result<(), SyntaxError> {
         let line = line_number(span.start.line());
         match event {
             Event::Scalar(text, style, anchor, tag) => self.scalar(&text, style, anchor, tag.as_ref(), line),
             Event::SequenceStart(anchor, tag) => {
-                check_collection_tag(tag.as_ref(), "seq", line)?;
+                self.check_collection_tag(tag.as_ref(), "seq", line)?;
                 self.open(anchor, line, FrameKind::List(Vec::new()))
             }
             Event::MappingStart(anchor, tag) => {
-                check_collection_tag(tag.as_ref(), "map", line)?;
+                self.check_collection_tag(tag.as_ref(), "map", line)?;
                 let kind = FrameKind::Map { entries: Vec::new(), keys: HashSet::new(), merges: Vec::new(), key: None };
                 self.open(anchor, line, kind)
             }
@@ -93,7 +116,13 @@ impl Builder<'_> {
             Some(tag) if tag.is_yaml_core_schema() => scalar::tagged(&tag.suffix, text),
             Some(_) => Err(ScalarError::UnknownTag),
         };
-        let data = data.map_err(|e| SyntaxError::new(line, scalar_error(e, text, tag)))?;
+        let data = match data {
+            Ok(data) => data,
+            Err(error) => {
+                self.faults.add(line, scalar_error(error, text, tag))?;
+                Data::Broken
+            }
+        };
         self.place(Node { line, data }, anchor)
     }
 
@@ -101,9 +130,6 @@ impl Builder<'_> {
         self.budget.take(line, 0)?;
         if self.stack.len() >= MAX_DEPTH {
             return Err(SyntaxError::new(line, format!("nested deeper than {MAX_DEPTH} levels")));
-        }
-        if self.expects_key() {
-            return Err(SyntaxError::new(line, "YAML: a key must be a scalar"));
         }
         self.stack.push(Frame { line, anchor, kind });
         Ok(())
@@ -134,8 +160,13 @@ impl Builder<'_> {
                 data => vec![Node { line, data }],
             };
             for source in sources {
-                let Data::Map(from) = source.data else {
-                    return Err(SyntaxError::new(line, "YAML: `<<` needs an object or a list of objects"));
+                let from = match source.data {
+                    Data::Map(from) => from,
+                    Data::Broken => continue,
+                    _ => {
+                        self.faults.add(source.line, "YAML: `<<` needs an object or a list of objects")?;
+                        continue;
+                    }
                 };
                 for entry in from {
                     if keys.insert(entry.key.clone()) {
@@ -149,7 +180,8 @@ impl Builder<'_> {
 
     fn alias(&mut self, id: usize, line: u32) -> Result<(), SyntaxError> {
         let Some(target) = self.anchors.get(&id) else {
-            return Err(SyntaxError::new(line, "YAML: an alias to an anchor that is not complete here"));
+            self.faults.add(line, "YAML: an alias to an anchor that is not complete here")?;
+            return self.place(Node { line, data: Data::Broken }, 0);
         };
         charge(target, self.budget, line)?;
         if self.stack.len() + depth(target) > MAX_DEPTH {
@@ -172,8 +204,15 @@ impl Builder<'_> {
         }
         if self.expects_key() {
             let line = node.line;
-            let name = key_text(node)?;
-            return self.set_key(Key::Name(name, line), line);
+            let key = match key_text(node) {
+                Ok(Some(name)) => Key::Name(name, line),
+                Ok(None) => Key::Faulty,
+                Err(why) => {
+                    self.faults.add(line, why)?;
+                    Key::Faulty
+                }
+            };
+            return self.set_key(key, line);
         }
         match self.stack.last_mut().map(|f| &mut f.kind) {
             None if self.root.is_none() => {
@@ -184,6 +223,7 @@ impl Builder<'_> {
             Some(FrameKind::Map { entries, merges, key, .. }) => match key.take() {
                 Some(Key::Name(key, line)) => entries.push(Entry { key, line, value: node }),
                 Some(Key::Merge) => merges.push(node),
+                Some(Key::Faulty) => {}
                 None => return Err(SyntaxError::new(node.line, "YAML: a value without a key")),
             },
         }
@@ -195,26 +235,44 @@ impl Builder<'_> {
             return Err(SyntaxError::new(line, "YAML: a key outside of an object"));
         };
         let duplicate = match &next {
-            Key::Name(name, _) => !keys.insert(name.clone()),
-            Key::Merge => !merges.is_empty(),
+            Key::Name(name, _) if !keys.insert(name.clone()) => Some(name.as_str()),
+            Key::Merge if !merges.is_empty() => Some("<<"),
+            Key::Name(..) | Key::Merge | Key::Faulty => None,
         };
-        if duplicate {
-            let name = if let Key::Name(name, _) = &next { name.as_str() } else { "<<" };
-            return Err(SyntaxError::new(line, format!("key {name:?} is given twice")));
+        if let Some(name) = duplicate {
+            *key = Some(Key::Faulty);
+            return self.faults.add(line, given_twice(name));
         }
         *key = Some(next);
         Ok(())
     }
+
+    /// What is in an object or a list is read on whatever its tag.
+    fn check_collection_tag(&mut self, tag: Option<&Cow<'_, Tag>>, own: &str, line: u32) -> Result<(), SyntaxError> {
+        match tag {
+            Some(tag) if !(tag.is_yaml_core_schema() && tag.suffix == own) => {
+                self.faults.add(line, format!("YAML: tag {tag} is not known here"))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
-/// A key as JSON needs it. Numbers and booleans become texts, as sigs.k8s.io/yaml does.
-fn key_text(node: Node) -> Result<String, SyntaxError> {
+/// A fault of YAML and JSON alike.
+pub(super) fn given_twice(key: &str) -> String {
+    format!("key {key:?} is given twice")
+}
+
+/// A key as JSON needs it. Numbers and booleans become texts, as sigs.k8s.io/yaml does. None: it was told already why it
+/// cannot be one.
+fn key_text(node: Node) -> Result<Option<String>, &'static str> {
     match node.data {
-        Data::Text(text) => Ok(text),
-        Data::Number(number) => Ok(number.to_string()),
-        Data::Bool(value) => Ok(value.to_string()),
-        Data::Null => Err(SyntaxError::new(node.line, "YAML: a key must not be null")),
-        Data::List(_) | Data::Map(_) => Err(SyntaxError::new(node.line, "YAML: a key must be a scalar")),
+        Data::Text(text) => Ok(Some(text)),
+        Data::Number(number) => Ok(Some(number.to_string())),
+        Data::Bool(value) => Ok(Some(value.to_string())),
+        Data::Null => Err("YAML: a key must not be null"),
+        Data::List(_) | Data::Map(_) => Err("YAML: a key must be a scalar"),
+        Data::Broken => Ok(None),
     }
 }
 
@@ -222,7 +280,7 @@ fn key_text(node: Node) -> Result<String, SyntaxError> {
 fn charge(node: &Node, budget: &mut Budget, line: u32) -> Result<(), SyntaxError> {
     match &node.data {
         Data::Text(text) => budget.take(line, text.len()),
-        Data::Null | Data::Bool(_) | Data::Number(_) => budget.take(line, 0),
+        Data::Null | Data::Bool(_) | Data::Number(_) | Data::Broken => budget.take(line, 0),
         Data::List(items) => {
             budget.take(line, 0)?;
             items.iter().try_for_each(|n| charge(n, budget, line))
@@ -247,15 +305,6 @@ fn depth(node: &Node) -> usize {
     deepest.unwrap_or(0) + 1
 }
 
-fn check_collection_tag(tag: Option<&Cow<'_, Tag>>, own: &str, line: u32) -> Result<(), SyntaxError> {
-    match tag {
-        Some(tag) if !(tag.is_yaml_core_schema() && tag.suffix == own) => {
-            Err(SyntaxError::new(line, format!("YAML: tag {tag} is not known here")))
-        }
-        _ => Ok(()),
-    }
-}
-
 fn scalar_error(error: ScalarError, text: &str, tag: Option<&Cow<'_, Tag>>) -> String {
     let short: String = text.chars().take(40).collect();
     let tag = tag.map(ToString::to_string).unwrap_or_default();
@@ -277,10 +326,16 @@ mod tests {
 
     fn value(text: &str) -> Result<Value, String> {
         let mut budget = Budget::new(1 << 20);
-        match read(text, &mut budget) {
-            Ok(node) => Ok(node.map_or(Value::Null, |n| n.to_value())),
-            Err(e) => Err(format!("{}: {}", e.line, e.message)),
+        let Some(Reading { tree, faults }) = read(text, &mut budget) else { return Ok(Value::Null) };
+        match (tree, faults.0.first()) {
+            (Ok(node), None) => Ok(node.to_value()),
+            (Err(error), _) => Err(shown(&error)),
+            (_, Some(fault)) => Err(shown(fault)),
         }
+    }
+
+    fn shown(error: &SyntaxError) -> String {
+        format!("{}: {}", error.line, error.message)
     }
 
     #[test]
@@ -309,6 +364,58 @@ mod tests {
         for (text, expect) in table {
             assert_eq!(value(text), Ok(expect), "{text}");
         }
+    }
+
+    /// What is left of a document, and what is wrong with it.
+    #[test]
+    fn a_fault_hides_nothing_of_the_rest() {
+        let table: [(&str, Value, &[&str]); 9] = [
+            (
+                "a: 1\na: {b: [2]}\nb: 3\nb: 4\n",
+                json!({"a": 1, "b": 3}),
+                &["2: key \"a\" is given twice", "4: key \"b\" is given twice"],
+            ),
+            ("? {a: [b]}\n: {c: d}\ne: f\n", json!({"e": "f"}), &["1: YAML: a key must be a scalar"]),
+            (
+                "~: [b]\n.inf: 1\nc: d\n",
+                json!({"c": "d"}),
+                &["1: YAML: a key must not be null", "2: YAML: \".inf\" is not a finite number"],
+            ),
+            (
+                "a: [.nan, 1]\nb: !!int x\n",
+                json!({"a": [null, 1], "b": null}),
+                &["1: YAML: \".nan\" is not a finite number", "2: YAML: \"x\" does not fit tag tag:yaml.org,2002:!int"],
+            ),
+            (
+                "a: !mine {b: [!!set {c: d}]}\n",
+                json!({"a": {"b": [{"c": "d"}]}}),
+                &["1: YAML: tag !mine is not known here", "1: YAML: tag tag:yaml.org,2002:!set is not known here"],
+            ),
+            (
+                "a: &x {b: 1}\nc:\n  <<: [*x, 2]\n  <<: *x\n  d: 3\n",
+                json!({"a": {"b": 1}, "c": {"b": 1, "d": 3}}),
+                &["4: key \"<<\" is given twice", "3: YAML: `<<` needs an object or a list of objects"],
+            ),
+            (
+                "a: {<<: !mine x}\nb: &y [*y, 1]\n",
+                json!({"a": {}, "b": [null, 1]}),
+                &["1: YAML: tag !mine is not known here", "2: YAML: an alias to an anchor that is not complete here"],
+            ),
+            ("a: 1\n...\nb: 2\n", json!({"a": 1}), &["3: YAML: a second document without a line of `---` before it"]),
+            ("a: 1\n...\nb: [\n", json!({"a": 1}), &["3: YAML: a second document without a line of `---` before it"]),
+        ];
+        for (text, left, expect) in table {
+            let Reading { tree, faults } = read(text, &mut Budget::new(1 << 20)).expect("not empty");
+            assert_eq!(tree.map(|node| node.to_value()), Ok(left), "{text}");
+            assert_eq!(faults.0.iter().map(shown).collect::<Vec<_>>(), expect, "{text}");
+        }
+        // What was wrong before the text breaks off is told too.
+        let Reading { tree, faults } = read("a: 1\na: 2\nb: [\n", &mut Budget::new(1 << 20)).expect("not empty");
+        assert!(tree.is_err() && faults.0.len() == 1, "{tree:?} {faults:?}");
+        let hostile = "a: 1\n".repeat(10_000);
+        let Reading { tree, faults } = read(&hostile, &mut Budget::new(1 << 20)).expect("not empty");
+        assert_eq!(shown(&tree.expect_err("refused")), "202: more than 200 mistakes: the rest is not read");
+        assert_eq!(faults.0.len(), 200);
     }
 
     #[test]
