@@ -24,6 +24,8 @@ mod manifest_tests;
 pub(crate) mod names;
 pub mod pod;
 pub mod problem;
+#[cfg(test)]
+mod problem_tests;
 pub(crate) mod report;
 mod scalar;
 pub(crate) mod schema;

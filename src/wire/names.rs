@@ -50,16 +50,22 @@ pub(crate) fn dns_label(text: &str) -> Faults {
     faults
 }
 
+/// The longest RFC 1123 subdomain, in bytes.
+pub(crate) const MAX_SUBDOMAIN: usize = 253;
+
 /// An RFC 1123 subdomain: a pod's or priority class's name.
 pub(crate) fn dns_subdomain(text: &str) -> Faults {
     let mut faults = Vec::new();
-    if text.len() > 253 {
-        faults.push(too_long(253));
+    if text.len() > MAX_SUBDOMAIN {
+        faults.push(too_long(MAX_SUBDOMAIN));
     }
-    if !text.split('.').all(|part| is_label(part, label_byte)) {
-        faults.push(SUBDOMAIN.to_owned());
-    }
+    faults.extend(subdomain_form(text));
     faults
+}
+
+/// The same, whatever its length.
+pub(crate) fn subdomain_form(text: &str) -> Faults {
+    if text.split('.').all(|part| is_label(part, label_byte)) { Vec::new() } else { vec![SUBDOMAIN.to_owned()] }
 }
 
 /// A search domain: a subdomain, underscores allowed, or `.` alone; one dot may end it.

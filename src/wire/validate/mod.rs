@@ -30,14 +30,22 @@ const MAX_LOG_FOLDER: usize = 255 - 2;
 
 /// Checks a defaulted static pod.
 pub(crate) fn pod(metadata: &ObjectMeta, spec: &PodSpec, node: &NodeIdentity, report: &mut Report<'_>) {
-    object_meta(metadata, &Path::root().field("metadata"), report);
+    object_meta(metadata, node, &Path::root().field("metadata"), report);
     pod_spec(spec, node, &Path::root().field("spec"), report);
 }
 
-fn object_meta(metadata: &ObjectMeta, path: &Path, report: &mut Report<'_>) {
+fn object_meta(metadata: &ObjectMeta, node: &NodeIdentity, path: &Path, report: &mut Report<'_>) {
     let name = metadata.name.as_deref().unwrap_or("");
+    // The pod's name is what is written with the node's behind it: the rules are for both together, and it is the written
+    // one that people look for in their file.
+    let (written, suffix) = (node.written_name(name), node.suffix());
     if !name.is_empty() {
-        report.form(&path.field("name"), name, names::dns_subdomain(name));
+        let at = path.field("name");
+        if name.len() > names::MAX_SUBDOMAIN {
+            let why = format!("with {suffix:?} behind it, it must be no more than {} bytes", names::MAX_SUBDOMAIN);
+            report.invalid(&at, written, &why);
+        }
+        report.form(&at, written, names::subdomain_form(name));
     }
     if let Some(namespace) = &metadata.namespace {
         report.form(&path.field("namespace"), namespace, names::dns_label(namespace));
@@ -45,8 +53,10 @@ fn object_meta(metadata: &ObjectMeta, path: &Path, report: &mut Report<'_>) {
     let parts = [&metadata.name, &metadata.namespace, &metadata.uid];
     let log_folder: usize = parts.iter().map(|t| t.as_ref().map_or(0, String::len)).sum();
     if log_folder > MAX_LOG_FOLDER {
-        let why =
-            format!("with namespace and UID it may not be more than {MAX_LOG_FOLDER} bytes: they name the log folder");
+        let why = format!(
+            "with {suffix:?} behind it, namespace and UID it may not be more than {MAX_LOG_FOLDER} bytes: they name the \
+             log folder"
+        );
         report.error(&path.field("name"), format!("Too long: {why}"));
     }
     labels(metadata.labels.as_ref(), &path.field("labels"), report);

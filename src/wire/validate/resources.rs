@@ -14,7 +14,10 @@ pub(super) fn container(container: &Container, path: &Path, report: &mut Report<
     let Some(resources) = &container.resources else { return };
     let none = BTreeMap::new();
     let limits = amounts(resources.limits.as_ref().unwrap_or(&none), &path.field("limits"), report);
-    let requests = amounts(resources.requests.as_ref().unwrap_or(&none), &path.field("requests"), report);
+    // What a request takes over from its limit was judged there.
+    let mut written = resources.requests.clone().unwrap_or_default();
+    written.retain(|name, _| report.is_written(&path.field("requests").key(name)));
+    let requests = amounts(&written, &path.field("requests"), report);
     for (name, (request, text)) in &requests {
         let at = path.field("requests").key(name);
         match limits.get(name) {
