@@ -40,12 +40,13 @@ impl Watcher {
     }
 
     /// Watches a folder: names that come and go, and files that were written and closed. A link is followed.
-    /// Watching it again changes nothing.
+    /// Watching it again changes nothing, and watching the same inode as a file adds to what is told.
     ///
     /// # Errors
     /// ENOENT, ENOTDIR; ENOSPC when the user's watches are used up.
     pub fn folder(&self, path: &Path) -> io::Result<WatchId> {
-        Ok(WatchId(inotify::add_watch(&self.fd, path, NAMES | WatchFlags::CLOSE_WRITE | OWN | WatchFlags::ONLYDIR)?))
+        let flags = NAMES | WatchFlags::CLOSE_WRITE | OWN | WatchFlags::ONLYDIR | WatchFlags::MASK_ADD;
+        Ok(WatchId(inotify::add_watch(&self.fd, path, flags)?))
     }
 
     /// Watches a folder whose files are written without being closed: each write is told.
@@ -62,7 +63,8 @@ impl Watcher {
     /// ENOENT; ENOSPC when the user's watches are used up.
     pub fn file(&self, path: &Path) -> io::Result<WatchId> {
         // ATTRIB: a removed file whose inode lives on elsewhere only loses a name.
-        Ok(WatchId(inotify::add_watch(&self.fd, path, WatchFlags::CLOSE_WRITE | WatchFlags::ATTRIB | OWN)?))
+        let flags = WatchFlags::CLOSE_WRITE | WatchFlags::ATTRIB | OWN | WatchFlags::MASK_ADD;
+        Ok(WatchId(inotify::add_watch(&self.fd, path, flags)?))
     }
 
     /// Stops watching. One that the kernel ended by itself is no error.

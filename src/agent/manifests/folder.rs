@@ -1,12 +1,12 @@
 //! One look at the folder, or at the one file, after another, each compared with the one before.
 
-use super::names::is_manifest;
+use super::names::{is_manifest, says_manifest};
 use super::{DENIED, FileContent, ManifestEvent, SETTLE};
 use crate::sys::files::{Settled, read_settled};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::Metadata;
+use std::fs::{FileType, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -49,6 +49,8 @@ pub(super) struct Folder {
     path: PathBuf,
     files: BTreeMap<String, Known>,
     links: Vec<PathBuf>,
+    /// Links that led nowhere at the last look.
+    dangling: BTreeSet<String>,
     /// Files that were not there at the last look, while it is not sure yet that they are removed.
     doubtful: BTreeSet<String>,
     /// Where the folder lay when it was last seen.
@@ -60,7 +62,7 @@ pub(super) struct Folder {
 }
 
 /// What a look found.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Look {
     /// The folder, if it is not as told before.
     pub(super) event: Option<ManifestEvent>,
@@ -72,9 +74,16 @@ impl Folder {
     /// `before`: files that may be there and have not been read yet.
     pub(super) fn new(path: &Path, before: impl IntoIterator<Item = String>) -> Self {
         let unread = |path| (path, Known { stamp: None, content: FileContent::Unread });
-        let (links, doubtful) = (Vec::new(), BTreeSet::new());
-        let files = before.into_iter().map(unread).collect();
-        Self { path: path.to_owned(), files, links, doubtful, device: None, missing: false, told: false }
+        Self {
+            path: path.to_owned(),
+            files: before.into_iter().map(unread).collect(),
+            links: Vec::new(),
+            dangling: BTreeSet::new(),
+            doubtful: BTreeSet::new(),
+            device: None,
+            missing: false,
+            told: false,
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -102,6 +111,7 @@ impl Folder {
         let mut changed = !self.told;
         let (mut busy, mut failed) = (false, false);
         self.links.clear();
+        let dangled = std::mem::take(&mut self.dangling);
         let mut seen = BTreeSet::new();
         for Entry { path, is_link } in entries {
             let text = path.to_string_lossy().into_owned();
@@ -114,9 +124,17 @@ impl Folder {
                 Read::Busy => busy = true,
                 Read::New(known, again) => {
                     failed |= again;
-                    let before = self.files.insert(text.clone(), known);
-                    let now = self.files.get(&text).map(|known| &known.content);
-                    changed |= before.as_ref().map(|known| &known.content) != now;
+                    changed |= self.put(&text, known);
+                }
+                // As long as it may be about to be replaced nothing is said of it.
+                Read::Dangling(content) => {
+                    let known = self.files.get(&text).is_some_and(|known| known.content == content);
+                    if known || (settled && dangled.contains(&text)) {
+                        changed |= self.put(&text, Known { stamp: None, content });
+                    } else {
+                        busy = true;
+                    }
+                    self.dangling.insert(text.clone());
                 }
             }
             seen.insert(text);
@@ -125,6 +143,13 @@ impl Folder {
         changed |= removed;
         let again = if busy || (doubt && !lost) { Some(SETTLE) } else { failed.then_some(DENIED) };
         self.report(changed, again)
+    }
+
+    /// Takes over what was read. Whether it is another content than before.
+    fn put(&mut self, path: &str, known: Known) -> bool {
+        let same = self.files.get(path).is_some_and(|before| before.content == known.content);
+        self.files.insert(path.to_owned(), known);
+        !same
     }
 
     /// The files that can be manifests, none for a missing folder; and whether the folder's content was lost rather than
@@ -203,13 +228,26 @@ impl Folder {
             let content = FileContent::Unreadable("its name is not UTF-8".to_owned());
             return Read::New(Known { stamp: None, content }, false);
         }
+        let unreadable =
+            |why: String, again| Read::New(Known { stamp: None, content: FileContent::Unreadable(why) }, again);
         let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound => Read::Absent,
-            _ => Read::New(Known { stamp: None, content: FileContent::Unreadable(reason(&error)) }, may_pass(&error)),
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => match path.read_link() {
+                Ok(target) => {
+                    Read::Dangling(FileContent::Unreadable(format!("is a link to nothing: {}", target.display())))
+                }
+                Err(_) => Read::Absent,
+            },
+            _ => unreadable(reason(&error), may_pass(&error)),
         };
         let metadata = match path.metadata() {
             Ok(metadata) if metadata.is_file() => metadata,
-            Ok(_) => return Read::Absent,
+            Ok(metadata) => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                return match no_file(metadata.file_type(), &name) {
+                    Some(what) => unreadable(format!("is {what}, not a file"), false),
+                    None => Read::Absent,
+                };
+            }
             Err(error) => return failed(error),
         };
         if known.is_some_and(|known| known.stamp == Some(Stamp::of(&metadata))) {
@@ -244,8 +282,24 @@ enum Read {
     Same,
     /// Somebody is writing it.
     Busy,
+    /// A link to nothing, and how that is told.
+    Dangling(FileContent),
     /// Read anew; true: it could not be, and nobody tells when it can.
     New(Known, bool),
+}
+
+/// What stands in a file's place, when that is worth saying. A folder may lie beside the manifests; one that is named like
+/// a manifest was meant to be one.
+fn no_file(kind: FileType, name: &str) -> Option<&'static str> {
+    if kind.is_dir() {
+        says_manifest(name).then_some("a folder")
+    } else if kind.is_fifo() {
+        Some("a pipe")
+    } else if kind.is_socket() {
+        Some("a socket")
+    } else {
+        Some("a device")
+    }
 }
 
 /// Whether a read may go well later without any change of the folder: a card that answers again, a server that is back.
@@ -283,15 +337,31 @@ mod tests {
         }
     }
 
+    fn content(look: &Look, name: &str) -> Option<FileContent> {
+        let Some(ManifestEvent::Files(files)) = &look.event else { panic!("{look:?}") };
+        files.iter().find(|(path, _)| path.rsplit('/').next() == Some(name)).map(|(_, content)| content.clone())
+    }
+
+    fn why(look: &Look, name: &str) -> Option<String> {
+        match content(look, name)? {
+            FileContent::Unreadable(why) => Some(why),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+
     #[test]
     fn only_files_are_manifests() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::write(at("a.yaml"), "1").unwrap();
         fs::write(at("a.yaml~"), "1").unwrap();
-        fs::create_dir(at("folder.yaml")).unwrap();
+        for folder in ["folder", "folder.yaml", "folder.json~"] {
+            fs::create_dir(at(folder)).unwrap();
+        }
+        symlink("folder", at("linked")).unwrap();
+        symlink("folder", at("linked.yml")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
         symlink("a.yaml", at("link.yaml")).unwrap();
-        symlink("nothere", at("broken.yaml")).unwrap();
         symlink("loop.yaml", at("loop.yaml")).unwrap();
         fs::write(dir.path().join(OsStr::from_bytes(b"name\xff")), "1").unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, at("fifo.yaml"), rustix::fs::Mode::RWXU).unwrap();
@@ -301,12 +371,71 @@ mod tests {
         drop(file);
         let mut folder = Folder::new(dir.path(), []);
         let look = folder.look(false);
-        assert_eq!(names(&look).unwrap(), ["a.yaml", "huge.yaml", "link.yaml", "loop.yaml", "name\u{fffd}"]);
-        let Some(ManifestEvent::Files(files)) = look.event else { panic!() };
-        let content = |name: &str| files[&format!("{}/{name}", dir.path().display())].clone();
-        assert_eq!(content("huge.yaml"), FileContent::Unreadable("larger than 10 MiB".to_owned()));
-        assert!(matches!(content("loop.yaml"), FileContent::Unreadable(_)));
+        for (name, told) in [
+            ("huge.yaml", Some("larger than 10 MiB")),
+            ("folder.yaml", Some("is a folder, not a file")),
+            ("linked.yml", Some("is a folder, not a file")),
+            ("fifo.yaml", Some("is a pipe, not a file")),
+            ("socket", Some("is a socket, not a file")),
+            ("zero.yaml", Some("is a device, not a file")),
+            ("folder", None),
+            ("folder.json~", None),
+            ("linked", None),
+        ] {
+            assert_eq!(why(&look, name).as_deref(), told, "{name}");
+        }
+        assert!(why(&look, "loop.yaml").is_some() && why(&look, "name\u{fffd}").is_some());
+        for name in ["a.yaml", "link.yaml"] {
+            assert_eq!(content(&look, name), Some(FileContent::Bytes(b"1".to_vec().into())));
+        }
+        assert_eq!(names(&look).unwrap().len(), 10, "{look:?}");
         assert!(look.again.is_none() && folder.look(false).event.is_none());
+        // What takes such a thing's place is read.
+        fs::remove_dir(at("folder.yaml")).unwrap();
+        fs::write(at("folder.yaml"), "2").unwrap();
+        assert_eq!(content(&folder.look(false), "folder.yaml"), Some(FileContent::Bytes(b"2".to_vec().into())));
+    }
+
+    /// The target may be about to be replaced: a link to nothing is told as late as a removal, and wants what it wanted.
+    #[test]
+    fn a_link_to_nothing_is_told_at_the_second_look() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at(".target"), "1").unwrap();
+        fs::write(at(".file"), "1").unwrap();
+        for (link, target) in [("a.yaml", ".target"), ("new", "nothere"), ("below.yaml", ".file/x")] {
+            symlink(target, at(link)).unwrap();
+        }
+        let mut folder = Folder::new(dir.path(), [at("before.yaml").to_str().unwrap().to_owned()]);
+        symlink("nowhere", at("before.yaml")).unwrap();
+        let look = folder.look(true);
+        assert_eq!(
+            (names(&look).unwrap(), look.again),
+            (["a.yaml", "before.yaml"].map(str::to_owned).to_vec(), Some(SETTLE))
+        );
+        assert_eq!(content(&look, "before.yaml"), Some(FileContent::Unread));
+        // Woken by another file: no time has gone.
+        let look = folder.look(false);
+        assert!(look.event.is_none() && look.again == Some(SETTLE), "{look:?}");
+        let look = folder.look(true);
+        assert_eq!(why(&look, "new").unwrap(), "is a link to nothing: nothere");
+        assert_eq!(why(&look, "below.yaml").unwrap(), "is a link to nothing: .file/x");
+        assert_eq!(why(&look, "before.yaml").unwrap(), "is a link to nothing: nowhere");
+        assert!(look.again.is_none() && folder.look(false) == Look { event: None, again: None });
+
+        fs::remove_file(at(".target")).unwrap();
+        let gone = folder.look(true);
+        assert!(gone.event.is_none() && gone.again == Some(SETTLE), "{gone:?}");
+        fs::write(at(".target"), "1").unwrap();
+        assert!(folder.look(true) == Look { event: None, again: None });
+        fs::remove_file(at(".target")).unwrap();
+        folder.look(false);
+        assert_eq!(why(&folder.look(true), "a.yaml").unwrap(), "is a link to nothing: .target");
+        fs::write(at(".target"), "2").unwrap();
+        assert_eq!(content(&folder.look(false), "a.yaml"), Some(FileContent::Bytes(b"2".to_vec().into())));
+        fs::remove_file(at("a.yaml")).unwrap();
+        folder.look(false);
+        assert_eq!(content(&folder.look(true), "a.yaml"), None);
     }
 
     #[test]
@@ -397,10 +526,6 @@ mod tests {
     fn what_was_there_before_is_unread_until_it_is_read_or_believed_removed() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-        let content = |look: &Look, name: &str| match &look.event {
-            Some(ManifestEvent::Files(files)) => files.get(&at(name)).cloned(),
-            _ => panic!("{look:?}"),
-        };
         fs::write(at("whole.yaml"), "1").unwrap();
         let mut writer = fs::File::create(at("busy.yaml")).unwrap();
         let mut folder = Folder::new(dir.path(), ["whole.yaml", "busy.yaml", "away.yaml"].map(at));

@@ -7,7 +7,10 @@
 //!   packagers' files ([`names`]) are not manifests.
 //! - A file that vanishes counts as removed only after half a second: editors and configuration tools replace a file by
 //!   way of removing it.
-//! - Links to files are followed, also out of the folder, and so are folders made of links as Kubernetes mounts them.
+//! - Links to files are followed, also out of the folder, and so are folders made of links as Kubernetes mounts them. One
+//!   that leads nowhere is told after the same half second, and waited for where its target will be.
+//! - What is no file and can never be a manifest (a pipe, a socket, a device, a folder named like a manifest) is told as a
+//!   file that cannot be read; other folders may lie there.
 //! - Instead of a folder there may be one file, whatever its name: it is followed in the folder that it lies in.
 //! - What a new agent has not read yet, because somebody is writing it at that moment or because it is away for a moment,
 //!   wants what it wanted before.
@@ -21,10 +24,11 @@ mod names;
 
 pub use merge::{Clash, Desired, FilePods, merge};
 
-use crate::sys::inotify::{WatchId, Watcher};
+use crate::sys::inotify::{Change, WatchId, Watcher};
 use crate::sys::ready::Ready;
 use folder::{Folder, Look};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,6 +41,8 @@ use tokio::time::sleep;
 const SETTLE: Duration = Duration::from_millis(500);
 /// When the system denies a watch or a list, the folder is looked at so often.
 const DENIED: Duration = Duration::from_secs(10);
+/// How many links the kernel follows in one path (path_resolution(7)).
+const MAX_LINKS: usize = 40;
 
 /// The manifest folder as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +89,7 @@ pub fn watch(
     let watcher = Watcher::new().and_then(Ready::new);
     let watcher = watcher.map_err(|source| WatchError { folder: folder.to_owned(), source })?;
     let (tell, events) = mpsc::channel(1);
-    let watching = Watching { watcher, watches: Vec::new(), denied: false };
+    let watching = Watching { watcher, watches: Vec::new(), awaited: Vec::new(), denied: false };
     tokio::spawn(watching.run(Folder::new(folder, before), tell));
     Ok(events)
 }
@@ -92,6 +98,8 @@ struct Watching {
     watcher: Ready<Watcher>,
     /// What is watched.
     watches: Vec<WatchId>,
+    /// The folders where the targets of links to nothing will appear, each with the one name that counts there.
+    awaited: Vec<(WatchId, OsString)>,
     /// The last attempt to watch was denied.
     denied: bool,
 }
@@ -142,14 +150,17 @@ impl Watching {
     /// happened there before was not told.
     fn watch_all(&mut self, folder: &Folder) -> bool {
         let watcher = self.watcher.get_ref();
-        let mut watches = Vec::new();
+        let (mut watches, mut awaited) = (Vec::new(), Vec::new());
         let mut denied = None;
-        let links = folder.links().iter().map(|link| watcher.file(link));
-        for result in watch_folder(watcher, folder.path()).into_iter().chain(links) {
-            match result {
-                Ok(watch) => watches.push(watch),
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => denied = Some(e),
+        for result in watch_folder(watcher, folder.path()) {
+            keep(result, &mut watches, &mut denied);
+        }
+        for link in folder.links() {
+            match watcher.file(link) {
+                Err(e) if is_absent(&e) => {
+                    watch_target(watcher, link).into_iter().for_each(|w| keep(w, &mut awaited, &mut denied));
+                }
+                result => keep(result, &mut watches, &mut denied),
             }
         }
         if let Some(error) = &denied
@@ -160,9 +171,12 @@ impl Watching {
         self.denied = denied.is_some();
         watches.sort_unstable();
         watches.dedup();
-        let new = watches.iter().any(|watch| !self.watches.contains(watch));
-        self.watches.iter().filter(|watch| !watches.contains(watch)).for_each(|watch| watcher.forget(*watch));
-        self.watches = watches;
+        let new = watches.iter().any(|watch| !self.watches.contains(watch))
+            || awaited.iter().any(|awaited| !self.awaited.contains(awaited));
+        let kept = |watch: &WatchId| watches.contains(watch) || awaited.iter().any(|(at, _)| at == watch);
+        let before = self.watches.iter().chain(self.awaited.iter().map(|(at, _)| at));
+        before.filter(|watch| !kept(watch)).for_each(|watch| watcher.forget(*watch));
+        (self.watches, self.awaited) = (watches, awaited);
         new
     }
 
@@ -170,12 +184,57 @@ impl Watching {
     async fn changed(&self) -> io::Result<()> {
         loop {
             let changes = self.watcher.read(Watcher::take).await?;
-            // Changes of watches that were given up meanwhile are told too.
-            if changes.iter().any(|change| change.watch.is_none_or(|watch| self.watches.contains(&watch))) {
+            if changes.iter().any(|change| self.concerns(change)) {
                 return Ok(());
             }
         }
     }
+
+    /// Changes of watches that were given up meanwhile are told too, and others in the folders of what is awaited.
+    fn concerns(&self, change: &Change) -> bool {
+        let Some(watch) = change.watch else { return true };
+        let is_awaited = |name: &OsString| change.name.as_ref().is_none_or(|changed| changed == name);
+        self.watches.contains(&watch) || self.awaited.iter().any(|(at, name)| *at == watch && is_awaited(name))
+    }
+}
+
+/// Keeps a watch. What is gone meanwhile was told by the watch on what is around it.
+fn keep<T>(result: io::Result<T>, watches: &mut Vec<T>, denied: &mut Option<io::Error>) {
+    match result {
+        Ok(watch) => watches.push(watch),
+        Err(e) if is_absent(&e) => {}
+        Err(e) => *denied = Some(e),
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Watches where the target of a link to nothing will appear: for the first name on the way that is not there, or no
+/// folder, and for each link on the way, because it can be made to lead elsewhere.
+fn watch_target(watcher: &Watcher, link: &Path) -> Vec<io::Result<(WatchId, OsString)>> {
+    let mut watches = Vec::new();
+    let mut await_at = |path: &Path| {
+        if let (Some(folder), Some(name)) = (path.parent(), path.file_name()) {
+            watches.push(watcher.folder(folder).map(|watch| (watch, name.to_owned())));
+        }
+    };
+    let mut path = link.to_owned();
+    for _ in 0..MAX_LINKS {
+        let steps: Vec<&Path> = path.ancestors().collect();
+        let stop = steps.into_iter().rev().find(|step| *step != path && !is_plain_folder(step)).unwrap_or(&path);
+        await_at(stop);
+        let Ok(target) = stop.read_link() else { break };
+        let rest = path.strip_prefix(stop).unwrap_or(Path::new(""));
+        path = stop.parent().unwrap_or(stop).join(target).join(rest);
+    }
+    watches
+}
+
+/// A folder itself, not a link to one.
+fn is_plain_folder(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir())
 }
 
 /// Watches the folder, and its parent while the folder is a link; when it is missing, the nearest folder above it that
@@ -322,6 +381,42 @@ mod tests {
         fs::write(elsewhere.path().join("new"), "3").unwrap();
         fs::rename(elsewhere.path().join("new"), &target).unwrap();
         until(&mut events, &["a.yaml=3"]).await;
+    }
+
+    #[tokio::test]
+    async fn a_link_to_nothing_is_told_and_its_target_waited_for() {
+        let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let there = |name: &str| elsewhere.path().join(name);
+        let mut events = watch(dir.path(), []).unwrap();
+        until(&mut events, &[]).await;
+        // Through another link, into a folder that is not there either.
+        symlink(there("current/a"), dir.path().join("a.yaml")).unwrap();
+        symlink("v1/deep", there("current")).unwrap();
+        let told = format!("a.yaml!is a link to nothing: {}", there("current/a").display());
+        until(&mut events, &[&told]).await;
+        fs::create_dir_all(there("v1/deep")).unwrap();
+        fs::write(there("v1/deep/a"), "1").unwrap();
+        until(&mut events, &["a.yaml=1"]).await;
+        fs::remove_file(there("v1/deep/a")).unwrap();
+        until(&mut events, &[&told]).await;
+        // The link on the way is made to lead to another folder.
+        fs::create_dir(there("v2")).unwrap();
+        fs::write(there("v2/a"), "2").unwrap();
+        symlink("v2", there("next")).unwrap();
+        fs::rename(there("next"), there("current")).unwrap();
+        until(&mut events, &["a.yaml=2"]).await;
+    }
+
+    /// A link to the folder itself shares its watch, and must not narrow it.
+    #[tokio::test]
+    async fn a_link_to_the_folder_itself_hides_no_change() {
+        let dir = tempfile::tempdir().unwrap();
+        symlink(".", dir.path().join("here")).unwrap();
+        let mut events = watch(dir.path(), []).unwrap();
+        until(&mut events, &[]).await;
+        fs::write(dir.path().join(".new"), "1").unwrap();
+        fs::rename(dir.path().join(".new"), dir.path().join("a.yaml")).unwrap();
+        until(&mut events, &["a.yaml=1"]).await;
     }
 
     #[tokio::test]

@@ -31,9 +31,21 @@ pub(super) fn is_manifest(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !emacs && !vim && !left
 }
 
+/// Whether a name says that it is a manifest's: what has it and is no file is somebody's mistake.
+pub(super) fn says_manifest(name: &str) -> bool {
+    is_manifest(name) && [".yaml", ".yml", ".json"].iter().any(|ending| name.ends_with(ending))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_can_say_that_it_is_a_manifests() {
+        for (name, says) in [("a.yaml", true), ("a.yml", true), ("a.json", true), ("a", false), (".a.yaml", false)] {
+            assert_eq!(says_manifest(name), says, "{name}");
+        }
+    }
 
     #[test]
     fn what_tools_leave_is_no_manifest() {
