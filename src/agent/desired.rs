@@ -192,6 +192,23 @@ mod tests {
         assert!(desired.pods().is_empty() && desired.is_complete());
     }
 
+    /// A copy under an earlier name, made while no agent looks, does not take over what runs.
+    #[test]
+    fn a_copy_is_refused_by_a_new_agent_too() {
+        let mut desired = adopted();
+        let uid = desired.pods()[0].uid.clone();
+        let content = || FileContent::Bytes(POD.into());
+        let both = |held| ManifestEvent::Files([("/m/a.yaml".to_owned(), content()), (FILE.to_owned(), held)].into());
+        for held in [FileContent::Unread, content()] {
+            desired.take(both(held));
+            assert_eq!(desired.pods().iter().map(|pod| &pod.uid).collect::<Vec<_>>(), [&uid]);
+            let refused = desired.refused();
+            assert_eq!(refused[0].problems, ["/m/a.yaml: pod default/web-node is already defined in /m/web.yaml"]);
+        }
+        desired.take(ManifestEvent::Files([("/m/a.yaml".to_owned(), content())].into()));
+        assert!(desired.refused().is_empty() && desired.pods().len() == 1 && desired.pods()[0].uid != uid);
+    }
+
     #[test]
     fn a_file_that_is_not_read_yet_keeps_its_pods_and_is_not_refused() {
         let mut desired = adopted();

@@ -26,6 +26,13 @@ fn files_of_both_forms_and_several_documents_become_pods() {
         node.wait_for(name, "Running");
     }
     let (first, third) = (node.field("first", "/metadata/uid"), node.field("third", "/metadata/uid"));
+    // A copy of a running pod's manifest is refused, under a name that sorts before it too; the pod goes on.
+    node.ok("cp /etc/armlet/manifests/third.json /etc/armlet/manifests/copy.json");
+    let refused = "/etc/armlet/manifests/copy.json: pod default/third";
+    node.wait_until(&format!("armlet inspect | grep -F '{refused}' | grep -F manifests/third.json"), PATIENCE);
+    assert_eq!(node.field("third", "/metadata/uid"), third);
+    node.ok("rm /etc/armlet/manifests/copy.json");
+    node.wait_until("! armlet inspect | grep -F copy.json", PATIENCE);
     node.manifest("two.yaml", &pod("first", &idle()));
     node.wait_until("! armlet inspect second", PATIENCE);
     assert_eq!(node.field("first", "/metadata/uid"), first);

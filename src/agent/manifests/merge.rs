@@ -33,27 +33,45 @@ pub struct Clash {
 
 /// Puts together what the files want now. `files` holds every file that is there; one that is not is removed, and its
 /// pods with it. Of an incomplete file those former pods stay that its good documents do not replace. Of pods with the same
-/// namespace and name in several files the first file's is taken, by lexical order as upstream, and the others are told.
+/// namespace and name in several files that one's is taken which had the name before, so that a copy never takes a running
+/// pod's place; where none had it, the first one's by lexical order, as upstream. The others are told.
 #[must_use]
 pub fn merge(previous: &Desired, files: &BTreeMap<String, FilePods>) -> (Desired, Vec<Clash>) {
+    let wanted: Desired = files.iter().map(|(file, read)| (file.clone(), wanted(read, previous.get(file)))).collect();
+    let before = holders(previous);
+    let mut holders = holders(&wanted);
+    for (file, pods) in &wanted {
+        holders.extend(pods.iter().map(|pod| (key(pod), file)).filter(|(key, _)| before.get(key) == Some(&file)));
+    }
     let mut desired = Desired::new();
     let mut clashes = Vec::new();
-    let mut taken: BTreeMap<(String, String), String> = BTreeMap::new();
-    for (file, read) in files {
-        let mut pods = Vec::new();
-        for pod in wanted(read, previous.get(file)) {
-            let key = (pod.namespace.clone(), pod.name.clone());
-            if let Some(first) = taken.get(&key) {
-                let (namespace, name) = key;
-                clashes.push(Clash { file: file.clone(), first: first.clone(), namespace, name });
-                continue;
+    for (file, pods) in &wanted {
+        let kept = desired.entry(file.clone()).or_default();
+        for pod in pods {
+            match holders.get(&key(pod)) {
+                Some(holder) if *holder != file => clashes.push(Clash {
+                    file: file.clone(),
+                    first: (*holder).clone(),
+                    namespace: pod.namespace.clone(),
+                    name: pod.name.clone(),
+                }),
+                _ => kept.push(Arc::clone(pod)),
             }
-            taken.insert(key, file.clone());
-            pods.push(pod);
         }
-        desired.insert(file.clone(), pods);
     }
     (desired, clashes)
+}
+
+/// By what a pod is known: its namespace and name.
+fn key(pod: &Pod) -> (&str, &str) {
+    (&pod.namespace, &pod.name)
+}
+
+/// The first file that wants each pod.
+fn holders(desired: &Desired) -> BTreeMap<(&str, &str), &String> {
+    // A later entry of the same key replaces an earlier one: the last files first.
+    let files = desired.iter().rev();
+    files.flat_map(|(file, pods)| pods.iter().map(move |pod| (key(pod), file))).collect()
 }
 
 fn wanted(read: &FilePods, before: Option<&Vec<Arc<Pod>>>) -> Vec<Arc<Pod>> {
@@ -144,10 +162,31 @@ mod tests {
     }
 
     #[test]
-    fn the_first_file_has_a_name() {
+    fn the_first_file_has_a_name_that_nobody_had() {
         let clash = "b: pod default/x is already defined in a";
         check(&[], &["a x:1", "b x:2 y:1"], &["a x:1", "b y:1"], &[clash]);
-        check(&["b x:1"], &["a x:2", "b!"], &["a x:2", "b"], &[clash]);
-        check(&["a x:1"], &["a!", "b x:2"], &["a x:1", "b"], &[clash]);
+        check(&["c x:1"], &["a x:2", "b x:2"], &["a x:2", "b"], &[clash]);
+        // What had it wants it no more.
+        check(
+            &["b x:1"],
+            &["a x:2", "b y:1", "c x:3"],
+            &["a x:2", "b y:1", "c"],
+            &["c: pod default/x is already defined in a"],
+        );
+    }
+
+    #[test]
+    fn a_copy_does_not_take_a_running_pods_name() {
+        let clash = "a: pod default/x is already defined in b";
+        check(&["b x:1"], &["a x:2", "b x:1"], &["a", "b x:1"], &[clash]);
+        // Edited at the same time, broken, or not read yet.
+        check(&["b x:1"], &["a x:2", "b x:3"], &["a", "b x:3"], &[clash]);
+        check(&["b x:1"], &["a x:2 y:1", "b!"], &["a y:1", "b x:1"], &[clash]);
+        check(&["a x:1"], &["a!", "b x:2"], &["a x:1", "b"], &["b: pod default/x is already defined in a"]);
+        // The copy stays refused at each further look, and has its turn when the other is gone.
+        check(&["a", "b x:1"], &["a x:2", "b x:1"], &["a", "b x:1"], &[clash]);
+        check(&["a", "b x:1"], &["a x:2"], &["a x:2"], &[]);
+        // Two files exchange their pods.
+        check(&["a x:1", "b y:1"], &["a y:2", "b x:2"], &["a y:2", "b x:2"], &[]);
     }
 }
