@@ -2,7 +2,7 @@
 //! does it.
 #![expect(clippy::unwrap_used, reason = "documentation that cannot be read fails the test")]
 
-use armlet::config::{self, Args};
+use armlet::config::{self, Args, Files};
 use armlet::wire::{self, NodeIdentity};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn every_yaml_example_is_taken() {
     for (place, text) in &examples {
         let problems = if text.contains("kind: KubeletConfiguration") || text.contains("kind: NodeConfiguration") {
             configurations += 1;
-            config::load(&Args::default(), Some((place, text.as_bytes())), &BTreeMap::new()).1
+            config::load(&Args::default(), &Files::default().with(place, text.as_bytes()), &BTreeMap::new()).1
         } else {
             let parsed = wire::parse(text.as_bytes(), place, &NodeIdentity::new("edge1"));
             assert!(!parsed.pods.is_empty(), "{place} holds no pod: {:#?}\n{text}", parsed.problems);

@@ -1,7 +1,7 @@
 //! The agent's command line: from flags, environment and configuration file to a running agent, or to everything that
 //! is wrong with them.
 
-use crate::config::{self, Args, Config};
+use crate::config::{self, Args, Config, Files};
 use crate::sys::{log, memory};
 use clap::Parser;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ const STORE_CHECK: Duration = Duration::from_secs(60);
 
 const EXAMPLES: &str = "\
 Examples:
-  armlet agent                                    with /etc/armlet/config.yaml, when it is there
+  armlet agent                                    with /etc/armlet/config.yaml and config.d, when they are there
   armlet agent --config node.yaml --v 4           another file, and more log
   armlet agent --manifests /srv/pods --node-name edge1
 
@@ -64,17 +64,15 @@ pub fn boot(args: &[OsString], check_role: &'static str) -> ExitCode {
 /// The configuration; none when it cannot be used, after saying all that is wrong with it.
 fn read_config(args: &Args) -> Option<Config> {
     let env: BTreeMap<String, String> = std::env::vars().filter(|(name, _)| name.starts_with("ARMLET_")).collect();
-    let (path, asked_for) = args.config_file(&env);
     let mut out = io::stderr();
-    let file = match std::fs::read(&path) {
-        Ok(bytes) => Some(bytes),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !asked_for => None,
+    let files = match Files::read(args, &env) {
+        Ok(files) => files,
         Err(error) => {
-            let _ = writeln!(out, "armlet agent: read {path}: {error}");
+            let _ = writeln!(out, "armlet agent: {}", log::chain(&error));
             return None;
         }
     };
-    let (config, problems) = config::load(args, file.as_deref().map(|bytes| (path.as_str(), bytes)), &env);
+    let (config, problems) = config::load(args, &files, &env);
     for problem in &problems {
         let _ = writeln!(out, "armlet agent: {problem}");
     }

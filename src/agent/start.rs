@@ -119,6 +119,7 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
     let last_address = last_address(&store, &slots);
     let running = slots.values().filter(|slot| slot.facts.volatile.stop.is_none()).filter_map(|slot| slot.pod.clone());
     let mut identity = NodeIdentity::new(node_name);
+    identity.labels.extend(rooms.config.node_labels.clone());
     identity.allowed_unsafe_sysctls.clone_from(&rooms.config.allowed_unsafe_sysctls);
     let desired = Desired::new(identity, running);
     let kept = |name| store.meta(name).map(|fact| fact.bytes);

@@ -4,9 +4,8 @@ use super::args::{Config, Format};
 use super::error::CliError;
 use super::output::Out;
 use super::table::{Cell, Table, Tone};
-use crate::config::{Args, Problem, Setting, settings};
+use crate::config::{Args, Files, Problem, Setting, settings};
 use std::collections::BTreeMap;
-use std::io;
 
 /// Runs the command. The exit code is 1 when the agent would not start with this configuration.
 pub(super) fn run(command: &Config, out: &mut Out) -> Result<u8, CliError> {
@@ -38,16 +37,11 @@ pub(super) fn run(command: &Config, out: &mut Out) -> Result<u8, CliError> {
     }
 }
 
-/// What the agent would read: the same file, the same variables.
+/// What the agent would read: the same files, the same variables.
 fn read(args: &Args) -> Result<(Vec<Setting>, Vec<Problem>), CliError> {
     let env: BTreeMap<String, String> = std::env::vars().filter(|(name, _)| name.starts_with("ARMLET_")).collect();
-    let (path, asked_for) = args.config_file(&env);
-    let file = match std::fs::read(&path) {
-        Ok(bytes) => Some(bytes),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !asked_for => None,
-        Err(source) => return Err(CliError::ConfigFile { path, source }),
-    };
-    Ok(settings(args, file.as_deref().map(|bytes| (path.as_str(), bytes)), &env))
+    let files = Files::read(args, &env).map_err(|source| CliError::Config { source })?;
+    Ok(settings(args, &files, &env))
 }
 
 fn code(problems: &[Problem]) -> u8 {
@@ -63,7 +57,7 @@ fn table(settings: &[Setting]) -> Table {
             other => other.to_string(),
         };
         let tone = if setting.from == "default" { Tone::Plain } else { Tone::Good };
-        table.row([setting.name.into(), value.into(), Cell::toned(setting.from.as_str(), tone)]);
+        table.row([setting.name.as_str().into(), value.into(), Cell::toned(setting.from.as_str(), tone)]);
     }
     table
 }
@@ -74,7 +68,7 @@ mod tests {
 
     #[test]
     fn settings_are_a_table() {
-        let (settings, _) = settings(&Args::default(), None, &BTreeMap::new());
+        let (settings, _) = settings(&Args::default(), &Files::default(), &BTreeMap::new());
         let text = table(&settings).render(false);
         let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
         assert_eq!(line("maxPods").split_whitespace().collect::<Vec<_>>(), ["maxPods", "110", "default"]);

@@ -57,15 +57,15 @@ pub(super) enum CliError {
     /// The firmware's file was not changed.
     #[error("nothing was changed")]
     Fix { source: crate::check::FixError },
-    /// The configuration file cannot be read.
-    #[error("read {path}")]
-    ConfigFile { path: String, source: io::Error },
     /// There is no such manual page.
     #[error("there is no page {name}")]
     NoPage { name: String },
     /// A manual page cannot be written.
     #[error("write {}", path.display())]
     Page { path: PathBuf, source: io::Error },
+    /// A configuration file cannot be read.
+    #[error("read the configuration")]
+    Config { source: crate::config::FilesError },
     /// A step of an installation was not done.
     #[error("not done")]
     Install { source: crate::install::StepError },

@@ -1,97 +1,91 @@
 //! The flags of `armlet agent`, and the environment variables that stand in for them.
 //!
-//! Values are taken as texts and checked with everything else, so that all mistakes are reported together. A flag
-//! `--max-pods` may also be given as `ARMLET_MAX_PODS`; the flag wins.
+//! A flag is read as the field that it sets would be, by the same table of fields: it takes the same values, and is
+//! refused or remarked in the same words. All mistakes are reported together. A flag `--max-pods` may also be given as
+//! `ARMLET_MAX_PODS`; the flag wins. Given more than once, the last one counts, and lists and maps add up.
 
-use super::kubelet::cluster_domain;
-use super::node::{node_name, socket_path};
-use super::{Config, read};
-use crate::wire::problem::{Problem, Severity};
+use super::flag_table::{ALL, Does, Flag, Takes};
+use super::{Config, Reserved, kubelet, node, read};
+use crate::wire::problem::{Path, Problem, Severity};
+use crate::wire::report::Report;
+use crate::wire::schema::{self, Field};
+use crate::wire::tree::{Data, Entry, Node};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::collections::BTreeMap;
 
 /// Where the configuration is looked for when nobody says otherwise.
 pub const DEFAULT_CONFIG: &str = "/etc/armlet/config.yaml";
+/// The folder of its drop-ins, likewise.
+pub const DEFAULT_CONFIG_DIR: &str = "/etc/armlet/config.d";
 
-/// The flags, as given.
-#[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
-pub struct Args {
-    /// Configuration file [default: /etc/armlet/config.yaml, when it is there]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<String>,
-    /// The node's name [default: the host's name]
-    #[arg(long, alias = "hostname-override", value_name = "NAME")]
-    pub node_name: Option<String>,
-    /// Folder of durable data [default: /var/lib/armlet]
-    #[arg(long, value_name = "DIR")]
-    pub root_dir: Option<String>,
-    /// Folder of sockets and of what a reboot makes void [default: /run/armlet]
-    #[arg(long, value_name = "DIR")]
-    pub run_dir: Option<String>,
-    /// The API's unix socket [default: armlet.sock in the run folder]
-    #[arg(long, value_name = "PATH")]
-    pub socket: Option<String>,
-    /// Static pods: a folder of manifests or one file [default: /etc/armlet/manifests]
-    #[arg(long, alias = "pod-manifest-path", value_name = "PATH")]
-    pub manifests: Option<String>,
-    /// Network of the pods [default: 10.88.0.0/16]
-    #[arg(long, value_name = "NETWORK")]
-    pub pod_cidr: Option<String>,
-    /// Name servers of the pods, separated by commas
-    #[arg(long, value_name = "ADDRESSES")]
-    pub cluster_dns: Option<String>,
-    /// Domain of the cluster
-    #[arg(long, value_name = "DOMAIN")]
-    pub cluster_domain: Option<String>,
-    /// Resolver file of the node [default: /etc/resolv.conf]
-    #[arg(long, value_name = "FILE")]
-    pub resolv_conf: Option<String>,
-    /// How many pods may run [default: 110]
-    #[arg(long, value_name = "COUNT")]
-    pub max_pods: Option<String>,
-    /// Filter system calls of pods that say nothing about it [default: false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    pub seccomp_default: Option<String>,
-    /// Refuse to start while swap is on [default: true]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    pub fail_swap_on: Option<String>,
-    /// Log more: 0 to 10 [default: 0]
-    #[arg(short = 'v', long = "v", value_name = "LEVEL")]
-    pub verbosity: Option<String>,
-}
+/// The flags, as given: each name with its values.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Args(BTreeMap<&'static str, Vec<String>>);
 
 impl Args {
+    /// The flag with this name, given once more. A name that is no flag's changes nothing.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        if let Some(flag) = ALL.iter().find(|flag| flag.name == name) {
+            self.0.entry(flag.name).or_default().push(value.to_owned());
+        }
+        self
+    }
+
     /// The configuration file, and whether somebody asked for it: the default one may be absent.
     #[must_use]
     pub fn config_file(&self, env: &BTreeMap<String, String>) -> (String, bool) {
-        match self.config.clone().or_else(|| env.get("ARMLET_CONFIG").cloned()) {
-            Some(path) => (path, true),
-            None => (DEFAULT_CONFIG.to_owned(), false),
-        }
+        self.place("config", env, DEFAULT_CONFIG)
+    }
+
+    /// The folder of drop-ins, likewise.
+    #[must_use]
+    pub fn config_dir(&self, env: &BTreeMap<String, String>) -> (String, bool) {
+        self.place("config-dir", env, DEFAULT_CONFIG_DIR)
+    }
+
+    fn place(&self, name: &str, env: &BTreeMap<String, String>, default: &str) -> (String, bool) {
+        let given = self.0.get(name).and_then(|texts| texts.last()).or_else(|| env.get(&variable(name)));
+        given.map_or_else(|| (default.to_owned(), false), |path| (path.clone(), true))
     }
 }
 
-/// Which flags are given, by name, and by what: `--flag` or the variable.
-pub(super) fn given(args: &Args, env: &BTreeMap<String, String>) -> BTreeMap<&'static str, String> {
-    let flags = [
-        ("node-name", &args.node_name),
-        ("root-dir", &args.root_dir),
-        ("run-dir", &args.run_dir),
-        ("socket", &args.socket),
-        ("manifests", &args.manifests),
-        ("pod-cidr", &args.pod_cidr),
-        ("cluster-dns", &args.cluster_dns),
-        ("cluster-domain", &args.cluster_domain),
-        ("resolv-conf", &args.resolv_conf),
-        ("max-pods", &args.max_pods),
-        ("seccomp-default", &args.seccomp_default),
-        ("fail-swap-on", &args.fail_swap_on),
-        ("v", &args.verbosity),
-    ];
-    let by = |name: &str, flag: &Option<String>| match flag {
-        Some(_) => Some(format!("--{name}")),
-        None => Some(variable(name)).filter(|variable| env.contains_key(variable)),
-    };
-    flags.into_iter().filter_map(|(name, flag)| Some((name, by(name, flag)?))).collect()
+impl clap::FromArgMatches for Args {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut args = Self::default();
+        args.update_from_arg_matches(matches)?;
+        Ok(args)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for flag in ALL {
+            if let Some(texts) = matches.get_many::<String>(flag.name) {
+                self.0.insert(flag.name, texts.cloned().collect());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl clap::Args for Args {
+    fn augment_args(command: Command) -> Command {
+        ALL.iter().fold(command, |command, flag| command.arg(arg(flag)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+fn arg(flag: &Flag) -> Arg {
+    let arg = Arg::new(flag.name).long(flag.name).action(ArgAction::Append).help(flag.help).hide(flag.help.is_empty());
+    let arg = if flag.alias.is_empty() { arg } else { arg.alias(flag.alias) };
+    let arg = if flag.name == "v" { arg.short('v') } else { arg };
+    match flag.takes {
+        // As Go's flags: a value only behind an equals sign, and none means yes.
+        Takes::Bool => arg.value_name("BOOL").num_args(0..=1).require_equals(true).default_missing_value("true"),
+        _ => arg.value_name(flag.value).num_args(1).allow_hyphen_values(true),
+    }
 }
 
 /// The variable that stands in for a flag.
@@ -99,80 +93,121 @@ fn variable(flag: &str) -> String {
     format!("ARMLET_{}", flag.to_uppercase().replace('-', "_"))
 }
 
-/// Where flags and variables are looked up, and their problems collected.
+/// A flag that is given, or its variable.
 struct Given<'a> {
-    env: &'a BTreeMap<String, String>,
-    problems: &'a mut Vec<Problem>,
+    flag: &'static Flag,
+    texts: &'a [String],
+    /// Where: `command line` or `environment`.
+    place: &'static str,
+    /// What people wrote: `--flag` or the variable.
+    by: String,
 }
 
-impl Given<'_> {
-    /// Reads the flag `name`, or the variable that stands in for it.
-    fn set<T>(&mut self, name: &str, flag: Option<&String>, read: impl Fn(&str) -> Result<T, String>) -> Option<T> {
-        let variable = variable(name);
-        let (text, field) = match flag {
-            Some(text) => (text, format!("--{name}")),
-            None => (self.env.get(&variable)?, variable),
-        };
-        match read(text) {
-            Ok(value) => Some(value),
-            Err(why) => {
-                self.problems.push(Problem {
-                    file: if flag.is_some() { "command line" } else { "environment" }.to_owned(),
-                    line: None,
-                    document: 0,
-                    field,
-                    message: format!("Invalid value: {text:?}: {why}"),
-                    severity: Severity::Error,
-                });
-                None
-            }
+/// What is given, the environment first: what comes later wins.
+fn given<'a>(args: &'a Args, env: &'a BTreeMap<String, String>) -> Vec<Given<'a>> {
+    let of = |flag: &'static Flag| match args.0.get(flag.name) {
+        Some(texts) => Some(Given { flag, texts, place: "command line", by: format!("--{}", flag.name) }),
+        None => {
+            let by = variable(flag.name);
+            let text = env.get(&by)?;
+            Some(Given { flag, texts: std::slice::from_ref(text), place: "environment", by })
+        }
+    };
+    ALL.iter().filter_map(of).collect()
+}
+
+/// Puts flags and variables into the configuration, over what the files said.
+pub(super) fn apply(args: &Args, env: &BTreeMap<String, String>, config: &mut Config, problems: &mut Vec<Problem>) {
+    for given in given(args, env) {
+        match given.flag.does {
+            Does::Own => {}
+            Does::Nothing(why) => problems.push(given.problem(schema::ignored(why), Severity::Warning)),
+            Does::Field(path) => given.set(path, kubelet::FIELDS, kubelet::apply, config, problems),
+            Does::Node(path) => given.set(path, node::FIELDS, node::apply, config, problems),
         }
     }
 }
 
-/// Puts flags and variables into the configuration, over what the file said.
-pub(super) fn apply(args: &Args, env: &BTreeMap<String, String>, config: &mut Config, problems: &mut Vec<Problem>) {
-    let mut given = Given { env, problems };
-    let mut paths = |name: &str, flag: &Option<String>| given.set(name, flag.as_ref(), read::absolute);
-    if let Some(dir) = paths("root-dir", &args.root_dir) {
-        config.set_data_dir(dir);
+/// Which settings flags and variables set, and what sets each: the path of a field, or of one entry of it.
+pub(super) fn origins(args: &Args, env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut origins = BTreeMap::new();
+    for given in given(args, env) {
+        let (Does::Field(path) | Does::Node(path)) = given.flag.does else { continue };
+        match given.flag.takes {
+            Takes::Pairs(_) => {
+                // What is not named of a reserve is nothing, by the same flag.
+                let whole: &[&str] = if path.ends_with("Reserved") { &["cpu", "memory", "pid"] } else { &[] };
+                let value = given.value();
+                let named = value.iter().flat_map(Node::entries).map(|entry| entry.key.as_str());
+                origins
+                    .extend(named.chain(whole.iter().copied()).map(|key| (format!("{path}.{key}"), given.by.clone())));
+            }
+            _ => {
+                origins.insert(path.to_owned(), given.by);
+            }
+        }
     }
-    if let Some(dir) = paths("run-dir", &args.run_dir) {
-        config.set_run_dir(dir);
-    }
-    if let Some(path) = paths("manifests", &args.manifests) {
-        config.static_pod_path = path;
-    }
-    if let Some(path) = paths("resolv-conf", &args.resolv_conf) {
-        config.resolv_conf = path;
-    }
-    put(given.set("socket", args.socket.as_ref(), socket_path), &mut config.socket_path);
-    put(given.set("node-name", args.node_name.as_ref(), |t| node_name(t).map(Some)), &mut config.node_name);
-    put(given.set("pod-cidr", args.pod_cidr.as_ref(), read::cidr), &mut config.pod_cidr);
-    put(given.set("cluster-dns", args.cluster_dns.as_ref(), addresses), &mut config.cluster_dns);
-    put(given.set("cluster-domain", args.cluster_domain.as_ref(), cluster_domain), &mut config.cluster_domain);
-    put(given.set("max-pods", args.max_pods.as_ref(), small), &mut config.max_pods);
-    put(given.set("seccomp-default", args.seccomp_default.as_ref(), read::boolean), &mut config.seccomp_default);
-    put(given.set("fail-swap-on", args.fail_swap_on.as_ref(), read::boolean), &mut config.fail_swap_on);
-    put(given.set("v", args.verbosity.as_ref(), verbosity), &mut config.verbosity);
+    origins
 }
 
-fn put<T>(value: Option<T>, into: &mut T) {
-    if let Some(value) = value {
-        *into = value;
+impl Given<'_> {
+    fn problem(&self, message: String, severity: Severity) -> Problem {
+        let (file, field) = (self.place.to_owned(), self.by.clone());
+        Problem { file, line: None, document: 0, field, message, severity }
     }
-}
 
-fn addresses(text: &str) -> Result<Vec<std::net::IpAddr>, String> {
-    text.split(',').map(str::trim).filter(|t| !t.is_empty()).map(read::address).collect()
-}
+    /// Reads it as a document that has this one field.
+    fn set(&self, path: &str, fields: &[Field], apply: super::Apply, config: &mut Config, problems: &mut Vec<Problem>) {
+        let mut tree = match self.value() {
+            Ok(value) => value,
+            Err(message) => return problems.push(self.problem(message, Severity::Error)),
+        };
+        for name in path.rsplit('.') {
+            let entry = Entry { key: name.to_owned(), line: 1, value: tree };
+            tree = Node { line: 1, data: Data::Map(vec![entry]) };
+        }
+        // A map on the command line is the whole of it, as upstream.
+        match path {
+            "systemReserved" => config.system_reserved = Reserved::default(),
+            "kubeReserved" => config.kube_reserved = Reserved::default(),
+            _ => {}
+        }
+        let mut report = Report::new(self.place, 0, &tree, Path::root());
+        let values = schema::object(&tree, fields, &Path::root(), &mut report);
+        report.seal();
+        apply(&values, config, &mut report);
+        for problem in report.into_problems() {
+            // The flag instead of the field, and which entry of a map.
+            let entry = problem.field.strip_prefix(path).filter(|_| matches!(self.flag.takes, Takes::Pairs(_)));
+            let field = format!("{}{}", self.by, entry.unwrap_or_default());
+            problems.push(Problem { line: None, field, ..problem });
+        }
+    }
 
-fn small(text: &str) -> Result<u32, String> {
-    let value = read::integer(text, 0, i64::from(i32::MAX))?;
-    u32::try_from(value).map_err(|_| "is out of range".to_owned())
-}
-
-fn verbosity(text: &str) -> Result<u32, String> {
-    let value = read::integer(text, 0, 10)?;
-    u32::try_from(value).map_err(|_| "is out of range".to_owned())
+    /// The value as a document would hold it.
+    fn value(&self) -> Result<Node, String> {
+        let last = self.texts.last().map_or("", String::as_str);
+        let invalid = |why: String| format!("Invalid value: {last:?}: {why}");
+        let items =
+            || self.texts.iter().flat_map(|text| text.split(',')).map(str::trim).filter(|text| !text.is_empty());
+        let node = |data| Node { line: 1, data };
+        let text = |text: &str| node(Data::Text(text.to_owned()));
+        Ok(match self.flag.takes {
+            Takes::Text => text(last),
+            Takes::Bool => node(Data::Bool(read::boolean(last).map_err(invalid)?)),
+            Takes::Number => node(Data::Number(read::integer(last, i64::MIN, i64::MAX).map_err(invalid)?.into())),
+            Takes::List => node(Data::List(items().map(text).collect())),
+            Takes::Pairs(sign) => {
+                let mut entries: Vec<Entry> = Vec::new();
+                for item in items() {
+                    let (key, value) = item.split_once(sign).ok_or_else(|| {
+                        format!("Invalid value: {item:?}: must be KEY{sign}VALUE, with commas between")
+                    })?;
+                    entries.retain(|entry| entry.key != key.trim());
+                    entries.push(Entry { key: key.trim().to_owned(), line: 1, value: text(value.trim()) });
+                }
+                node(Data::Map(entries))
+            }
+        })
+    }
 }

@@ -1,7 +1,8 @@
 //! KubeletConfiguration (`kubelet.config.k8s.io/v1beta1`): which fields armlet honours, and what they set.
 //!
 //! The names and defaults are those of `staging/src/k8s.io/kubelet/config/v1beta1/types.go` (v1.36), the bounds those of
-//! `pkg/kubelet/apis/config/validation/validation.go`. A field that armlet does not honour yet is refused by name.
+//! `pkg/kubelet/apis/config/validation/validation.go`. A file that people have is taken: a field that armlet does not honour
+//! yet, and one that nobody knows, is remarked; what is honoured has to be right.
 
 use super::read;
 use super::setting::Section;
@@ -9,7 +10,7 @@ use super::{Config, Reserved, SwapBehavior, Threshold};
 use crate::model::{Millis, Quantity};
 use crate::wire::report::Report;
 use crate::wire::schema::Kind::{Bool, I32, I64, List, Map, Object, Opaque, Text};
-use crate::wire::schema::{Field, Kind, NOT_SUPPORTED, Verdict};
+use crate::wire::schema::{Field, Kind, Verdict, ignored as is_ignored};
 use serde_json::{Map as JsonMap, Value};
 
 const fn field(name: &'static str, kind: Kind, verdict: Verdict) -> Field {
@@ -18,22 +19,27 @@ const fn field(name: &'static str, kind: Kind, verdict: Verdict) -> Field {
 const fn used(name: &'static str, kind: Kind) -> Field {
     field(name, kind, Verdict::Used)
 }
-const fn only(name: &'static str, kind: Kind, values: &'static [&'static str]) -> Field {
-    field(name, kind, Verdict::Only(values))
+/// There is one way to do it: `effect`. Of `others`, which are upstream's (none named: all there are), one is remarked.
+const fn instead(name: &'static str, kind: Kind, effect: &'static str, others: &'static [&'static str]) -> Field {
+    field(name, kind, Verdict::Instead { effect, others })
 }
 const fn idle(name: &'static str, why: &'static str) -> Field {
     field(name, Opaque, Verdict::NoEffect(why))
 }
-const fn refused(name: &'static str) -> Field {
-    field(name, Opaque, Verdict::Refused)
+/// Upstream's, not honoured. `why`: what holds instead, where ignoring it could be taken for something weaker.
+const fn ignored(name: &'static str, why: &'static str) -> Field {
+    field(name, Opaque, Verdict::Ignored(why))
 }
 
-/// For what upstream does by default and armlet does not: even to say no is a choice.
-const fn choice(name: &'static str) -> Field {
-    field(name, Opaque, Verdict::RefusedChoice)
+/// For what upstream does by default: even to say no is a choice.
+const fn choice(name: &'static str, why: &'static str) -> Field {
+    field(name, Opaque, Verdict::IgnoredChoice(why))
 }
 
 const EVENTS: &str = "armlet acts on events, it does not poll";
+const SOCKET: &str = "the API is a unix socket that only root can open, and nothing listens on the network";
+const NO_TLS: &str = "no TLS is served: the API is a unix socket that only root can open";
+const ARCHIVES: &str = "images come from archives: every pod may use every image of the node";
 
 /// The fields, those that are honoured first.
 pub(super) const FIELDS: &[Field] = &[
@@ -54,11 +60,11 @@ pub(super) const FIELDS: &[Field] = &[
     used(
         "logging",
         Object(&[
-            only("format", Text, &["text"]),
+            instead("format", Text, "text", &["json"]),
             idle("flushFrequency", "log lines are written at once"),
-            refused("options"),
+            ignored("options", ""),
             used("verbosity", I32),
-            refused("vmodule"),
+            ignored("vmodule", ""),
         ]),
     ),
     used("maxPods", I32),
@@ -72,16 +78,16 @@ pub(super) const FIELDS: &[Field] = &[
     used("singleProcessOOMKill", Bool),
     used("staticPodPath", Text),
     used("systemReserved", Map(&Kind::Quantity)),
-    // There is one way to do these, and saying so is fine.
-    only("cgroupDriver", Text, &["cgroupfs"]),
-    only("cgroupRoot", Text, &["/"]),
-    only("cgroupsPerQOS", Bool, &["true"]),
-    only("cpuManagerPolicy", Text, &["none"]),
-    only("failCgroupV1", Bool, &["true"]),
-    only("memoryManagerPolicy", Text, &["None"]),
-    only("readOnlyPort", I32, &["0"]),
-    only("registerNode", Bool, &["false"]),
-    only("topologyManagerPolicy", Text, &["none"]),
+    // There is one way to do these.
+    instead("cgroupDriver", Text, "cgroupfs", &["systemd"]),
+    instead("cgroupRoot", Text, "/", &[]),
+    instead("cgroupsPerQOS", Bool, "true", &[]),
+    instead("cpuManagerPolicy", Text, "none", &["static"]),
+    instead("failCgroupV1", Bool, "true", &[]),
+    instead("memoryManagerPolicy", Text, "None", &["Static"]),
+    instead("readOnlyPort", I32, "0", &[]),
+    instead("registerNode", Bool, "false", &[]),
+    instead("topologyManagerPolicy", Text, "none", &["best-effort", "restricted", "single-numa-node"]),
     // Figures of loops that armlet does not have.
     idle("containerLogMaxWorkers", EVENTS),
     idle("containerLogMonitorInterval", "a log is rotated when it is full"),
@@ -90,90 +96,91 @@ pub(super) const FIELDS: &[Field] = &[
     idle("runtimeRequestTimeout", "the runtime is part of armlet"),
     idle("syncFrequency", EVENTS),
     idle("volumeStatsAggPeriod", "volumes are measured when asked for"),
-    refused("address"),
-    refused("authentication"),
-    refused("authorization"),
-    refused("configMapAndSecretChangeDetectionStrategy"),
-    refused("containerRuntimeEndpoint"),
-    refused("contentType"),
-    refused("cpuManagerPolicyOptions"),
-    choice("enableControllerAttachDetach"),
-    choice("enableDebugFlagsHandler"),
-    choice("enableDebuggingHandlers"),
-    choice("enableProfilingHandler"),
-    choice("enableServer"),
-    choice("enableSystemLogHandler"),
-    refused("enableSystemLogQuery"),
-    refused("eventBurst"),
-    refused("eventRecordQPS"),
-    refused("evictionMaxPodGracePeriod"),
-    refused("evictionMinimumReclaim"),
-    refused("evictionPressureTransitionPeriod"),
-    refused("evictionSoft"),
-    refused("evictionSoftGracePeriod"),
-    refused("featureGates"),
-    refused("hairpinMode"),
-    refused("healthzBindAddress"),
-    refused("healthzPort"),
-    refused("httpCheckFrequency"),
-    refused("imageGCHighThresholdPercent"),
-    refused("imageGCLowThresholdPercent"),
-    refused("imageMaximumGCAge"),
-    refused("imageMinimumGCAge"),
-    refused("imagePullCredentialsVerificationPolicy"),
-    refused("imageServiceEndpoint"),
-    refused("iptablesDropBit"),
-    refused("iptablesMasqueradeBit"),
-    refused("kernelMemcgNotification"),
-    refused("kubeAPIBurst"),
-    refused("kubeAPIQPS"),
-    refused("kubeReservedCgroup"),
-    refused("kubeletCgroups"),
-    choice("localStorageCapacityIsolation"),
-    choice("makeIPTablesUtilChains"),
-    refused("maxOpenFiles"),
-    refused("maxParallelImagePulls"),
-    refused("memoryReservationPolicy"),
-    refused("memoryThrottlingFactor"),
-    refused("mergeDefaultEvictionSettings"),
-    refused("nodeLeaseDurationSeconds"),
-    refused("nodeStatusMaxImages"),
-    refused("nodeStatusReportFrequency"),
-    refused("nodeStatusUpdateFrequency"),
-    refused("podsPerCore"),
-    refused("port"),
-    refused("preloadedImagesVerificationAllowlist"),
-    refused("protectKernelDefaults"),
-    refused("providerID"),
-    refused("qosReserved"),
-    refused("registerWithTaints"),
-    refused("registryBurst"),
-    refused("registryPullQPS"),
-    refused("reservedMemory"),
-    refused("reservedSystemCPUs"),
-    refused("rotateCertificates"),
-    refused("runOnce"),
-    choice("serializeImagePulls"),
-    refused("serverTLSBootstrap"),
-    refused("showHiddenMetricsForVersion"),
-    refused("shutdownGracePeriod"),
-    refused("shutdownGracePeriodByPodPriority"),
-    refused("shutdownGracePeriodCriticalPods"),
-    refused("staticPodURL"),
-    refused("staticPodURLHeader"),
-    refused("streamingConnectionIdleTimeout"),
-    refused("systemCgroups"),
-    refused("systemReservedCgroup"),
-    refused("tlsCertFile"),
-    refused("tlsCipherSuites"),
-    refused("tlsCurvePreferences"),
-    refused("tlsMinVersion"),
-    refused("tlsPrivateKeyFile"),
-    refused("topologyManagerPolicyOptions"),
-    refused("topologyManagerScope"),
-    refused("tracing"),
-    refused("userNamespaces"),
-    refused("volumePluginDir"),
+    // Not honoured yet.
+    ignored("address", SOCKET),
+    ignored("authentication", "nobody is asked who they are: the API is a unix socket that only root can open"),
+    ignored("authorization", "whoever can open the API's unix socket may do everything: only root can"),
+    ignored("configMapAndSecretChangeDetectionStrategy", ""),
+    ignored("containerRuntimeEndpoint", ""),
+    ignored("contentType", ""),
+    ignored("cpuManagerPolicyOptions", ""),
+    choice("enableControllerAttachDetach", ""),
+    choice("enableDebugFlagsHandler", "it is not served"),
+    choice("enableDebuggingHandlers", "logs and exec are served, on a unix socket that only root can open"),
+    choice("enableProfilingHandler", "it is not served"),
+    choice("enableServer", SOCKET),
+    choice("enableSystemLogHandler", "it is not served"),
+    ignored("enableSystemLogQuery", "it is not served"),
+    ignored("eventBurst", ""),
+    ignored("eventRecordQPS", ""),
+    ignored("evictionMaxPodGracePeriod", "nothing is evicted"),
+    ignored("evictionMinimumReclaim", "nothing is evicted"),
+    ignored("evictionPressureTransitionPeriod", "nothing is evicted"),
+    ignored("evictionSoft", "nothing is evicted"),
+    ignored("evictionSoftGracePeriod", "nothing is evicted"),
+    ignored("featureGates", "armlet has none: what it does is not to be switched"),
+    ignored("hairpinMode", ""),
+    ignored("healthzBindAddress", SOCKET),
+    ignored("healthzPort", SOCKET),
+    ignored("httpCheckFrequency", ""),
+    ignored("imageGCHighThresholdPercent", "no image is deleted"),
+    ignored("imageGCLowThresholdPercent", "no image is deleted"),
+    ignored("imageMaximumGCAge", "no image is deleted"),
+    ignored("imageMinimumGCAge", "no image is deleted"),
+    ignored("imagePullCredentialsVerificationPolicy", ARCHIVES),
+    ignored("imageServiceEndpoint", ""),
+    ignored("iptablesDropBit", ""),
+    ignored("iptablesMasqueradeBit", ""),
+    ignored("kernelMemcgNotification", ""),
+    ignored("kubeAPIBurst", ""),
+    ignored("kubeAPIQPS", ""),
+    ignored("kubeReservedCgroup", ""),
+    ignored("kubeletCgroups", ""),
+    choice("localStorageCapacityIsolation", "what pods write to the disk is not limited"),
+    choice("makeIPTablesUtilChains", "there are no rules of iptables"),
+    ignored("maxOpenFiles", ""),
+    ignored("maxParallelImagePulls", ""),
+    ignored("memoryReservationPolicy", ""),
+    ignored("memoryThrottlingFactor", ""),
+    ignored("mergeDefaultEvictionSettings", ""),
+    ignored("nodeLeaseDurationSeconds", ""),
+    ignored("nodeStatusMaxImages", ""),
+    ignored("nodeStatusReportFrequency", ""),
+    ignored("nodeStatusUpdateFrequency", ""),
+    ignored("podsPerCore", ""),
+    ignored("port", SOCKET),
+    ignored("preloadedImagesVerificationAllowlist", ARCHIVES),
+    ignored("protectKernelDefaults", "the kernel's settings are neither compared nor changed, but for process 1"),
+    ignored("providerID", ""),
+    ignored("qosReserved", ""),
+    ignored("registerWithTaints", "the node is not registered, and a static pod tolerates all"),
+    ignored("registryBurst", ""),
+    ignored("registryPullQPS", ""),
+    ignored("reservedMemory", ""),
+    ignored("reservedSystemCPUs", "containers run on all CPUs"),
+    ignored("rotateCertificates", NO_TLS),
+    ignored("runOnce", ""),
+    choice("serializeImagePulls", ""),
+    ignored("serverTLSBootstrap", NO_TLS),
+    ignored("showHiddenMetricsForVersion", ""),
+    ignored("shutdownGracePeriod", ""),
+    ignored("shutdownGracePeriodByPodPriority", ""),
+    ignored("shutdownGracePeriodCriticalPods", ""),
+    ignored("staticPodURL", "manifests come from staticPodPath"),
+    ignored("staticPodURLHeader", "manifests come from staticPodPath"),
+    ignored("streamingConnectionIdleTimeout", "a session ends with its client or its program, however long it is idle"),
+    ignored("systemCgroups", ""),
+    ignored("systemReservedCgroup", ""),
+    ignored("tlsCertFile", NO_TLS),
+    ignored("tlsCipherSuites", NO_TLS),
+    ignored("tlsCurvePreferences", NO_TLS),
+    ignored("tlsMinVersion", NO_TLS),
+    ignored("tlsPrivateKeyFile", NO_TLS),
+    ignored("topologyManagerPolicyOptions", ""),
+    ignored("topologyManagerScope", ""),
+    ignored("tracing", ""),
+    ignored("userNamespaces", "pods have none"),
+    ignored("volumePluginDir", ""),
 ];
 
 /// Puts what the document says into the configuration.
@@ -205,9 +212,7 @@ pub(super) fn apply(document: &JsonMap<String, Value>, config: &mut Config, repo
     if let Some(mut swap) = s.inside("memorySwap") {
         swap.text("swapBehavior", swap_behavior, &mut config.swap);
     }
-    let mut enforced = vec![config.enforce_reserved];
-    s.texts("enforceNodeAllocatable", enforcement, &mut enforced);
-    config.enforce_reserved = enforced.contains(&true);
+    enforcement(&mut s, &mut config.enforce_reserved);
     reserved("systemReserved", &mut s, &mut config.system_reserved);
     reserved("kubeReserved", &mut s, &mut config.kube_reserved);
     eviction(&mut s, &mut config.eviction_hard_memory);
@@ -221,10 +226,12 @@ fn reserved(name: &str, section: &mut Section<'_, '_, '_>, into: &mut Reserved) 
         match name.as_str() {
             "cpu" => amounts.text(&name, quantity, &mut into.cpu),
             "memory" => amounts.text(&name, quantity, &mut into.memory),
-            // Nothing of armlet measures or limits what pods keep on the disk yet.
-            "ephemeral-storage" => amounts.report.error(&amounts.at(&name), NOT_SUPPORTED),
+            "ephemeral-storage" => {
+                let text = is_ignored("what pods write to the disk is not limited");
+                amounts.report.warning(&amounts.at(&name), text);
+            }
             "pid" => amounts.text(&name, |t| quantity(t).map(Quantity::units), &mut into.pid),
-            _ => amounts.report.error(&amounts.at(&name), "must be cpu, memory or pid"),
+            _ => amounts.report.error(&amounts.at(&name), "must be cpu, memory, pid or ephemeral-storage"),
         }
     }
 }
@@ -234,13 +241,29 @@ fn eviction(section: &mut Section<'_, '_, '_>, into: &mut Threshold) {
     let Some(mut signals) = section.map("evictionHard") else { return };
     let names: Vec<String> = signals.values.keys().cloned().collect();
     for name in names {
-        if name == "memory.available" {
-            signals.text(&name, threshold, into);
-        } else {
-            signals.report.error(&signals.at(&name), NOT_SUPPORTED);
+        match name.as_str() {
+            "memory.available" => signals.text(&name, threshold, into),
+            other if SIGNALS.contains(&other) => {
+                signals.report.warning(&signals.at(&name), is_ignored("nothing is evicted"));
+            }
+            _ => {
+                let why = format!("must be memory.available or one of {}", SIGNALS.join(", "));
+                signals.report.error(&signals.at(&name), why);
+            }
         }
     }
 }
+
+/// Upstream's other signals (`pkg/kubelet/eviction/api/types.go`).
+const SIGNALS: [&str; 7] = [
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+    "containerfs.available",
+    "containerfs.inodesFree",
+    "pid.available",
+];
 
 fn threshold(text: &str) -> Result<Threshold, String> {
     match read::percentage(text) {
@@ -282,12 +305,22 @@ fn swap_behavior(text: &str) -> Result<SwapBehavior, String> {
 }
 
 /// Whether the pods' group is held to what is left.
-fn enforcement(text: &str) -> Result<bool, String> {
-    match text {
-        "pods" => Ok(true),
-        "none" => Ok(false),
-        _ => Err(format!("{NOT_SUPPORTED}, only pods or none")),
+fn enforcement(section: &mut Section<'_, '_, '_>, into: &mut bool) {
+    const OTHERS: [&str; 4] =
+        ["system-reserved", "kube-reserved", "system-reserved-compressible", "kube-reserved-compressible"];
+    let Some(list) = section.values.get("enforceNodeAllocatable").and_then(Value::as_array) else { return };
+    let texts = list.iter().map(|value| value.as_str().unwrap_or_default());
+    for (i, text) in texts.clone().enumerate() {
+        let at = section.at("enforceNodeAllocatable").index(i);
+        match text {
+            "pods" | "none" => {}
+            other if OTHERS.contains(&other) => {
+                section.report.warning(&at, is_ignored("only the group of all pods is held to something"));
+            }
+            other => section.report.invalid(&at, other, &format!("must be pods, none or one of {}", OTHERS.join(", "))),
+        }
     }
+    *into = texts.clone().any(|text| text == "pods");
 }
 
 fn resolv_conf(text: &str) -> Result<String, String> {

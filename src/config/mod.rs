@@ -1,10 +1,13 @@
-//! Flags, configuration file and board data, read into one validated value. Never reaches the system.
+//! Flags, configuration files and board data, read into one validated value. Reaches the system for those files only.
 //!
-//! Precedence: a flag, else its environment variable, else the file, else the default. The file holds up to two documents: a
-//! KubeletConfiguration (`kubelet.config.k8s.io/v1beta1`) with upstream's fields, and a NodeConfiguration
-//! (`armlet.dev/v1alpha1`) with what only armlet knows. The documents are read by `wire`'s reader of marked trees, the
-//! only thing of that room that is used here.
+//! Precedence: a flag, else its environment variable, else the last drop-in that says something, else the configuration
+//! file, else the default. A file holds up to two documents: a KubeletConfiguration (`kubelet.config.k8s.io/v1beta1`) with
+//! upstream's fields, and a NodeConfiguration (`armlet.dev/v1alpha1`) with what only armlet knows. A drop-in is put over
+//! what came before field by field: lists are replaced, maps merged. The documents are read by `wire`'s reader of marked
+//! trees, the only thing of that room that is used here.
 
+mod files;
+mod flag_table;
 mod flags;
 mod kubelet;
 mod node;
@@ -13,11 +16,12 @@ mod setting;
 mod show;
 
 pub use crate::wire::Problem;
-pub use flags::{Args, DEFAULT_CONFIG};
+pub use files::{Files, FilesError};
+pub use flags::{Args, DEFAULT_CONFIG, DEFAULT_CONFIG_DIR};
 pub use show::{Setting, settings};
 
 use crate::model::{Millis, Quantity};
-use crate::wire::document;
+use crate::wire::document::Document;
 use crate::wire::problem::{Path, by_line};
 use crate::wire::report::Report;
 use crate::wire::schema::{self, Field};
@@ -30,6 +34,8 @@ use std::net::IpAddr;
 pub struct Config {
     /// The node's name, lower case. Flag `--node-name` (or `--hostname-override`); none: the host's name.
     pub node_name: Option<String>,
+    /// Labels of the node beside those that every node has. None. Flag `--node-labels`, field `nodeLabels`.
+    pub node_labels: BTreeMap<String, String>,
     /// Durable data. `/var/lib/armlet`. Flag `--root-dir`, field `dataDir`.
     pub data_dir: String,
     /// What a reboot makes void. `/run/armlet`. Field `runDir`.
@@ -125,6 +131,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             node_name: None,
+            node_labels: BTreeMap::new(),
             data_dir: "/var/lib/armlet".to_owned(),
             run_dir: "/run/armlet".to_owned(),
             socket_path: "/run/armlet/armlet.sock".to_owned(),
@@ -180,30 +187,33 @@ fn below(dir: &str, name: &str) -> String {
     format!("{}/{name}", dir.trim_end_matches('/'))
 }
 
-/// Reads flags, environment and file into one value, and names everything that is wrong with them.
+/// Reads flags, environment and files into one value, and names everything that is wrong with them.
 ///
-/// The value is usable only when no problem is an error. `file` is the path and content of the configuration file.
+/// The value is usable only when no problem is an error.
 #[must_use]
-pub fn load(args: &Args, file: Option<(&str, &[u8])>, env: &BTreeMap<String, String>) -> (Config, Vec<Problem>) {
+pub fn load(args: &Args, files: &Files, env: &BTreeMap<String, String>) -> (Config, Vec<Problem>) {
     let mut config = Config::default();
-    let mut problems = Vec::new();
-    if let Some((path, bytes)) = file {
-        read_file(path, bytes, &mut config, &mut problems);
+    let mut problems = files.problems();
+    for (path, documents) in files.documents() {
+        read_file(path, &documents, &mut config, &mut problems);
     }
     flags::apply(args, env, &mut config, &mut problems);
     (config, problems)
 }
 
-/// The kinds of documents, and how each is read.
+/// How what a document says gets into the configuration.
 type Apply = fn(&serde_json::Map<String, Value>, &mut Config, &mut Report<'_>);
-const KINDS: [(&str, &str, &[Field], Apply); 2] = [
-    ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration", kubelet::FIELDS, kubelet::apply),
-    ("armlet.dev/v1alpha1", "NodeConfiguration", node::FIELDS, node::apply),
+
+/// The kinds of documents, how each is read, and whether it may have fields that armlet does not know: upstream's was
+/// written for other kubelets too.
+const KINDS: [(&str, &str, &[Field], Apply, bool); 2] = [
+    ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration", kubelet::FIELDS, kubelet::apply, true),
+    ("armlet.dev/v1alpha1", "NodeConfiguration", node::FIELDS, node::apply, false),
 ];
 
-fn read_file(path: &str, bytes: &[u8], config: &mut Config, problems: &mut Vec<Problem>) {
+fn read_file(path: &str, documents: &[Document], config: &mut Config, problems: &mut Vec<Problem>) {
     let mut seen: BTreeMap<&str, bool> = BTreeMap::new();
-    for document in document::read(bytes) {
+    for document in documents {
         let begin = problems.len();
         problems.extend(document.problems(path));
         let Ok(tree) = &document.tree else { continue };
@@ -212,7 +222,8 @@ fn read_file(path: &str, bytes: &[u8], config: &mut Config, problems: &mut Vec<P
         let kind = tree.text_of("kind").unwrap_or("");
         match KINDS.iter().find(|(version, name, ..)| *version == api_version && *name == kind) {
             None => report.error(&Path::root(), unknown_kind(api_version, kind)),
-            Some((_, name, fields, apply)) => {
+            Some((_, name, fields, apply, lenient)) => {
+                report = report.lenient(*lenient);
                 let other_network = seen.values().any(|has_network| *has_network);
                 let has_network = tree.get("podCIDR").is_some();
                 if seen.insert(name, has_network).is_some() {
@@ -236,5 +247,11 @@ fn unknown_kind(api_version: &str, kind: &str) -> String {
     format!("apiVersion {api_version:?} and kind {kind:?} are not known here: expected {}", known.join(" or "))
 }
 
+#[cfg(test)]
+mod defaults_tests;
+#[cfg(test)]
+mod files_tests;
+#[cfg(test)]
+mod flags_tests;
 #[cfg(test)]
 mod tests;

@@ -7,13 +7,17 @@ const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConf
 const NODE: &str = "apiVersion: armlet.dev/v1alpha1\nkind: NodeConfiguration\n";
 
 fn from_file(text: &str) -> (Config, Vec<String>) {
-    let (config, problems) = load(&Args::default(), Some((FILE, text.as_bytes())), &BTreeMap::new());
+    let (config, problems) = load(&Args::default(), &file(text), &BTreeMap::new());
     (config, problems.iter().map(|p| p.to_string().replace(FILE, "")).collect())
+}
+
+fn file(text: &str) -> Files {
+    Files::default().with(FILE, text.as_bytes())
 }
 
 #[test]
 fn nothing_said_means_the_defaults() {
-    let (config, problems) = load(&Args::default(), None, &BTreeMap::new());
+    let (config, problems) = load(&Args::default(), &Files::default(), &BTreeMap::new());
     assert_eq!((config, problems), (Config::default(), Vec::new()));
     assert_eq!(from_file(&format!("{HEAD}---\n{NODE}")), (Config::default(), Vec::new()));
     assert_eq!(from_file("# nothing\n"), (Config::default(), Vec::new()));
@@ -30,12 +34,14 @@ fn every_field_sets_its_value() {
          memorySwap: {{swapBehavior: LimitedSwap}}\noomScoreAdj: -500\nallowedUnsafeSysctls: [net.core.*, kernel/sem]\n\
          logging: {{verbosity: 4, format: text}}\nenforceNodeAllocatable: [none]\ncgroupDriver: cgroupfs\nreadOnlyPort: 0\n\
          authentication: {{}}\nregisterNode: false\n---\n{NODE}nodeName: Edge1\ndataDir: /data\nrunDir: /run/a\nlogBudget: 32Mi\n\
+         nodeLabels: {{disk: ssd, node.kubernetes.io/x: \"1\"}}\n\
          podCIDR: 10.9.0.0/24\n"
     );
     let (config, problems) = from_file(&text);
     assert_eq!(problems, Vec::<String>::new());
     let expect = Config {
         node_name: Some("edge1".into()),
+        node_labels: [("disk", "ssd"), ("node.kubernetes.io/x", "1")].map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
         data_dir: "/data".into(),
         run_dir: "/run/a".into(),
         socket_path: "/run/a/armlet.sock".into(),
@@ -79,15 +85,13 @@ fn flags_win_over_environment_over_file() {
         ("ARMLET_CLUSTER_DOMAIN".to_owned(), "b".to_owned()),
         ("ARMLET_OTHER".to_owned(), "x".to_owned()),
     ]);
-    let args = Args {
-        max_pods: Some("3".into()),
-        seccomp_default: Some("true".into()),
-        cluster_dns: Some("1.1.1.1, 1.1.1.2".into()),
-        root_dir: Some("/two".into()),
-        run_dir: Some("/r".into()),
-        ..Args::default()
-    };
-    let (config, problems) = load(&args, Some((FILE, text.as_bytes())), &env);
+    let args = Args::default()
+        .with("max-pods", "3")
+        .with("seccomp-default", "true")
+        .with("cluster-dns", "1.1.1.1, 1.1.1.2")
+        .with("root-dir", "/two")
+        .with("run-dir", "/r");
+    let (config, problems) = load(&args, &file(&text), &env);
     assert_eq!(problems, []);
     assert_eq!((config.max_pods, config.cluster_domain.as_str(), config.seccomp_default), (3, "b", true));
     assert_eq!(config.cluster_dns.len(), 2);
@@ -100,14 +104,15 @@ fn everything_wrong_is_named_at_once() {
     let text = format!(
         "{HEAD}maxPods: -1\nfeatureGates: {{A: true}}\nmaxpods: 1\nclusterDNS: [x]\n---\n{NODE}dataDir: data\n"
     );
-    let args = Args { max_pods: Some("many".into()), ..Args::default() };
+    let args = Args::default().with("max-pods", "many");
     let env = BTreeMap::from([("ARMLET_POD_CIDR".to_owned(), "10.0.0.0".to_owned())]);
-    let (_, problems) = load(&args, Some((FILE, text.as_bytes())), &env);
+    let (_, problems) = load(&args, &file(&text), &env);
     let got: Vec<String> = problems.iter().map(ToString::to_string).collect();
     let expect = [
         "/etc/armlet/config.yaml:3: maxPods: Invalid value: -1: must be between 0 and 2147483647, inclusive",
-        "/etc/armlet/config.yaml:4: featureGates: not supported by this version of armlet",
-        "/etc/armlet/config.yaml:5: maxpods: unknown field, did you mean \"maxPods\"?",
+        "/etc/armlet/config.yaml:4: warning: featureGates: not supported by this version of armlet and ignored: armlet has \
+         none: what it does is not to be switched",
+        "/etc/armlet/config.yaml:5: warning: maxpods: unknown field and ignored, did you mean \"maxPods\"?",
         "/etc/armlet/config.yaml:6: clusterDNS[0]: Invalid value: \"x\": must be a valid IP address, (e.g. 10.9.8.7 or \
          2001:db8::ffff)",
         "/etc/armlet/config.yaml:10: dataDir: Invalid value: \"data\": must be an absolute path",
@@ -139,30 +144,61 @@ fn values_out_of_bounds_are_refused() {
         ("oomScoreAdj: -1001", "oomScoreAdj: Invalid value: -1001: must be between -1000 and 1000, inclusive"),
         (
             "evictionHard: {nodefs.available: 10%}",
-            "evictionHard[nodefs.available]: not supported by this version of armlet",
+            "warning: evictionHard[nodefs.available]: not supported by this version of armlet and ignored: nothing is evicted",
         ),
         (
             "evictionHard: {memory.available: 101%}",
             "evictionHard[memory.available]: Invalid value: \"101%\": must be a percentage between 0% and 100%",
         ),
-        ("kubeReserved: {gpu: 1}", "kubeReserved[gpu]: must be cpu, memory or pid"),
+        (
+            "evictionHard: {disk: 10%}",
+            "evictionHard[disk]: must be memory.available or one of nodefs.available, nodefs.inodesFree, imagefs.available, imagefs.inodesFree, containerfs.available, containerfs.inodesFree, pid.available",
+        ),
+        ("kubeReserved: {gpu: 1}", "kubeReserved[gpu]: must be cpu, memory, pid or ephemeral-storage"),
         (
             "systemReserved: {ephemeral-storage: 1Gi}",
-            "systemReserved[ephemeral-storage]: not supported by this version of armlet",
+            "warning: systemReserved[ephemeral-storage]: not supported by this version of armlet and ignored: what pods write to the disk is not limited",
         ),
-        ("cgroupRoot: /a", "cgroupRoot: \"/a\" is not supported by this version of armlet, only /"),
-        ("enableServer: false", "enableServer: not supported by this version of armlet"),
+        ("cgroupRoot: /a", "warning: cgroupRoot: \"/a\" is not supported by this version of armlet: / is in effect"),
+        (
+            "enableServer: false",
+            "warning: enableServer: not supported by this version of armlet and ignored: the API is a unix socket that only root can open, and nothing listens on the network",
+        ),
         (
             "enforceNodeAllocatable: [system-reserved]",
-            "enforceNodeAllocatable[0]: Invalid value: \"system-reserved\": not supported by this version of armlet, only pods or none",
+            "warning: enforceNodeAllocatable[0]: not supported by this version of armlet and ignored: only the group of all pods is held to something",
+        ),
+        (
+            "enforceNodeAllocatable: [pods, all]",
+            "enforceNodeAllocatable[1]: Invalid value: \"all\": must be pods, none or one of system-reserved, kube-reserved, system-reserved-compressible, kube-reserved-compressible",
         ),
         (
             "cgroupDriver: systemd",
-            "cgroupDriver: \"systemd\" is not supported by this version of armlet, only cgroupfs",
+            "warning: cgroupDriver: \"systemd\" is not supported by this version of armlet: cgroupfs is in effect",
         ),
-        ("readOnlyPort: 10255", "readOnlyPort: \"10255\" is not supported by this version of armlet, only 0"),
+        (
+            "cgroupDriver: upstart",
+            "cgroupDriver: Unsupported value: \"upstart\": supported values: \"cgroupfs\", \"systemd\"",
+        ),
+        ("cgroupsPerQOS: some", "cgroupsPerQOS: Invalid value: \"some\": must be a boolean"),
+        (
+            "readOnlyPort: 10255",
+            "warning: readOnlyPort: \"10255\" is not supported by this version of armlet: 0 is in effect",
+        ),
+        (
+            "registerNode: true",
+            "warning: registerNode: \"true\" is not supported by this version of armlet: false is in effect",
+        ),
+        (
+            "authentication: {anonymous: {enabled: false}}",
+            "warning: authentication: not supported by this version of armlet and ignored: nobody is asked who they are: the API is a unix socket that only root can open",
+        ),
         ("fileCheckFrequency: 20s", "warning: fileCheckFrequency: has no effect: the manifests are watched"),
-        ("logging: {options: {json: {infoBufferSize: 1}}}", "logging.options: not supported by this version of armlet"),
+        (
+            "logging: {options: {json: {infoBufferSize: 1}}}",
+            "warning: logging.options: not supported by this version of armlet and ignored",
+        ),
+        ("logging: {level: 1}", "warning: logging.level: unknown field and ignored"),
         ("staticPodPath: m", "staticPodPath: Invalid value: \"m\": must be an absolute path"),
         (
             "clusterDomain: A",
@@ -179,30 +215,79 @@ fn values_out_of_bounds_are_refused() {
     }
 }
 
-/// What upstream does unless it is told not to cannot be switched off here by a `false` that nobody heeds.
+/// Each field that is not honoured is told once when it says something, and takes nothing else from the file.
 #[test]
-fn a_no_to_what_upstream_does_by_default_is_refused() {
-    for name in [
-        "enableControllerAttachDetach",
-        "enableDebugFlagsHandler",
-        "enableDebuggingHandlers",
-        "enableProfilingHandler",
-        "enableServer",
-        "enableSystemLogHandler",
-        "localStorageCapacityIsolation",
-        "makeIPTablesUtilChains",
-        "serializeImagePulls",
-        "cgroupsPerQOS",
-        "failCgroupV1",
-    ] {
-        let (_, problems) = from_file(&format!("{HEAD}{name}: false\n"));
-        assert!(problems.len() == 1 && problems[0].starts_with(&format!(":3: {name}: ")), "{name}: {problems:?}");
-    }
-    for name in ["enableSystemLogQuery", "protectKernelDefaults", "rotateCertificates", "runOnce", "serverTLSBootstrap"]
-    {
-        assert_eq!(from_file(&format!("{HEAD}{name}: false\n")).1, Vec::<String>::new(), "{name}");
+fn what_is_not_honoured_is_told_once() {
+    use crate::wire::schema::Verdict;
+    for field in kubelet::FIELDS {
+        let (values, silent): (&[&str], &[&str]) = match field.verdict {
+            Verdict::Ignored(_) => (&["true", "1", "{a: 1}", "x"], &["false", "", "{}", "0s"]),
+            Verdict::IgnoredChoice(_) => (&["true", "false"], &[""]),
+            Verdict::NoEffect(_) => (&["10s"], &["0s"]),
+            _ => continue,
+        };
+        for (list, told) in [(values, 1), (silent, 0)] {
+            for value in list {
+                let (config, problems) = from_file(&format!("{HEAD}{}: {value}\nmaxPods: 7\n", field.name));
+                assert_eq!((config.max_pods, problems.len()), (7, told), "{}: {value}: {problems:?}", field.name);
+                let begin = format!(":3: warning: {}: ", field.name);
+                assert!(problems.iter().all(|problem| problem.starts_with(&begin)), "{problems:?}");
+            }
+        }
     }
     assert!(!from_file(&format!("{HEAD}enforceNodeAllocatable: []\n")).0.enforce_reserved);
+    // What only armlet reads has no fields of others.
+    assert_eq!(from_file(&format!("{NODE}maxPods: 7\n")).1, [":3: maxPods: unknown field"]);
+}
+
+/// What a common installer writes is taken, and all that is remarked is what is not kept to.
+#[test]
+fn a_file_that_people_have_is_taken() {
+    let text = format!(
+        "{HEAD}authentication:\n  anonymous: {{enabled: false}}\n  webhook: {{cacheTTL: 0s, enabled: true}}\n  x509: {{clientCAFile: \
+         /etc/kubernetes/pki/ca.crt}}\nauthorization: {{mode: Webhook, webhook: {{cacheAuthorizedTTL: 0s}}}}\ncgroupDriver: \
+         systemd\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\ncontainerRuntimeEndpoint: ''\n\
+         cpuManagerReconcilePeriod: 0s\ncrashLoopBackOff: {{}}\nevictionPressureTransitionPeriod: 0s\nfileCheckFrequency: 0s\n\
+         healthzBindAddress: 127.0.0.1\nhealthzPort: 10248\nhttpCheckFrequency: 0s\nimageMaximumGCAge: 0s\n\
+         imageMinimumGCAge: 0s\nlogging: {{flushFrequency: 0, options: {{json: {{infoBufferSize: '0'}}}}, verbosity: 0}}\n\
+         memorySwap: {{}}\nnodeStatusReportFrequency: 0s\nrotateCertificates: true\nruntimeRequestTimeout: 0s\n\
+         shutdownGracePeriod: 0s\nstaticPodPath: /etc/kubernetes/manifests\nsyncFrequency: 0s\nvolumeStatsAggPeriod: 0s\n"
+    );
+    let (config, problems) = from_file(&text);
+    assert_eq!((config.static_pod_path.as_str(), config.cluster_dns.len()), ("/etc/kubernetes/manifests", 1));
+    let told: Vec<&str> = problems.iter().filter_map(|problem| problem.split(": ").nth(2)).collect();
+    let expect = [
+        "authentication",
+        "authorization",
+        "cgroupDriver",
+        "healthzBindAddress",
+        "healthzPort",
+        "logging.flushFrequency",
+        "logging.options",
+        "rotateCertificates",
+    ];
+    assert_eq!(told, expect, "{problems:#?}");
+    assert!(problems.iter().all(|problem| problem.contains(" warning: ")), "{problems:#?}");
+}
+
+#[test]
+fn labels_of_a_node_are_checked() {
+    let table = [
+        ("a b: c", "nodeLabels[a b]: Invalid value: \"a b\": name part must consist of"),
+        ("a: b c", "nodeLabels[a]: Invalid value: \"b c\": a valid label must be"),
+        (
+            "node-role.kubernetes.io/worker: ''",
+            "nodeLabels[node-role.kubernetes.io/worker]: Forbidden: of this namespace",
+        ),
+        ("kubernetes.io/os: plan9", "nodeLabels[kubernetes.io/os]: Forbidden: of this namespace"),
+    ];
+    for (label, expect) in table {
+        let (_, problems) = from_file(&format!("{NODE}nodeLabels: {{{label}}}\n"));
+        assert!(problems.len() == 1 && problems[0].starts_with(&format!(":3: {expect}")), "{label}: {problems:?}");
+    }
+    for label in ["topology.kubernetes.io/zone: a", "kubelet.kubernetes.io/x: a", "example.com/x: ''"] {
+        assert_eq!(from_file(&format!("{NODE}nodeLabels: {{{label}}}\n")).1, Vec::<String>::new(), "{label}");
+    }
 }
 
 #[test]
@@ -222,30 +307,13 @@ fn documents_must_be_known_and_single() {
 #[test]
 fn the_file_to_read_is_known_before_it_is_read() {
     let env = BTreeMap::from([("ARMLET_CONFIG".to_owned(), "/e".to_owned())]);
-    let flag = Args { config: Some("/f".into()), ..Args::default() };
+    let flag = Args::default().with("config", "/f");
     assert_eq!(flag.config_file(&env), ("/f".to_owned(), true));
     assert_eq!(Args::default().config_file(&env), ("/e".to_owned(), true));
     assert_eq!(Args::default().config_file(&BTreeMap::new()), (DEFAULT_CONFIG.to_owned(), false));
-}
-
-#[test]
-fn flags_parse_as_people_write_them() {
-    #[derive(clap::Parser)]
-    struct Cli {
-        #[command(flatten)]
-        args: Args,
-    }
-    let parse = |args: &[&str]| {
-        let all = std::iter::once("armlet").chain(args.iter().copied());
-        <Cli as clap::Parser>::try_parse_from(all).map(|cli| cli.args)
-    };
-    let args =
-        parse(&["--hostname-override", "n", "--pod-manifest-path=/m", "--seccomp-default", "-v4"]).expect("parses");
-    assert_eq!((args.node_name.as_deref(), args.manifests.as_deref()), (Some("n"), Some("/m")));
-    assert_eq!((args.seccomp_default.as_deref(), args.verbosity.as_deref()), (Some("true"), Some("4")));
-    let args = parse(&["--seccomp-default=false", "--v", "2"]).expect("parses");
-    assert_eq!((args.seccomp_default.as_deref(), args.verbosity.as_deref()), (Some("false"), Some("2")));
-    assert!(parse(&["--kubeconfig", "x"]).is_err());
+    let env = BTreeMap::from([("ARMLET_CONFIG_DIR".to_owned(), "/d".to_owned())]);
+    assert_eq!(Args::default().config_dir(&env), ("/d".to_owned(), true));
+    assert_eq!(Args::default().config_dir(&BTreeMap::new()), (DEFAULT_CONFIG_DIR.to_owned(), false));
 }
 
 proptest::proptest! {
@@ -259,8 +327,8 @@ proptest::proptest! {
     fn any_value_of_any_field(at in 0usize..kubelet::FIELDS.len(), value in "[ -~\\n]{0,24}", flag in "\\PC{0,12}") {
         let name = kubelet::FIELDS[at].name;
         let text = format!("{HEAD}{name}: {value}\n---\n{NODE}podCIDR: {value:?}\nlogBudget: {value:?}\n");
-        let args = Args { pod_cidr: Some(flag.clone()), cluster_dns: Some(flag.clone()), verbosity: Some(flag), ..Args::default() };
-        let (config, _) = load(&args, Some((FILE, text.as_bytes())), &BTreeMap::new());
+        let args = flag_table::ALL.iter().fold(Args::default(), |args, one| args.with(one.name, &flag));
+        let (config, _) = load(&args, &file(&text), &BTreeMap::new());
         proptest::prop_assert!((1_000..=1_000_000).contains(&config.cpu_cfs_quota_period_us));
         proptest::prop_assert!(config.container_log_max_files >= 2 && config.verbosity <= 10);
     }

@@ -142,7 +142,7 @@ fn config(swap: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{self, Args};
+    use crate::config::{self, Args, Files};
     use std::collections::BTreeMap;
 
     fn files(steps: &[Step]) -> BTreeMap<String, String> {
@@ -172,7 +172,7 @@ mod tests {
         for swap in [false, true] {
             let text = &files(&install(&Facts { swap, ..Facts::default() }, true))[CONFIG];
             let (config, problems) =
-                config::load(&Args::default(), Some((CONFIG, text.as_bytes())), &BTreeMap::default());
+                config::load(&Args::default(), &Files::default().with(CONFIG, text.as_bytes()), &BTreeMap::default());
             assert!(problems.is_empty(), "{problems:?}");
             assert_eq!(config.fail_swap_on, !swap);
         }

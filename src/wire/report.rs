@@ -20,6 +20,8 @@ pub(crate) struct Report<'a> {
     /// How many of `found` were there at the last [`Report::seal`].
     sealed: usize,
     refused: bool,
+    /// An unknown field is no error.
+    lenient: bool,
     /// How many were not kept.
     more: usize,
 }
@@ -27,7 +29,20 @@ pub(crate) struct Report<'a> {
 impl<'a> Report<'a> {
     /// A report about the object `tree`, which stands at `base` in document number `document` of `file`.
     pub(crate) fn new(file: &'a str, document: usize, tree: &'a Node, base: Path) -> Self {
-        Self { file, document, tree, base, found: Vec::new(), sealed: 0, refused: false, more: 0 }
+        Self { file, document, tree, base, found: Vec::new(), sealed: 0, refused: false, lenient: false, more: 0 }
+    }
+
+    /// An unknown field is accepted with a warning: the object was written for others too.
+    pub(crate) fn lenient(self, lenient: bool) -> Self {
+        Self { lenient, ..self }
+    }
+
+    /// The object has a field that nobody knows.
+    /// `near`: one that may have been meant.
+    pub(crate) fn unknown(&mut self, path: &Path, near: Option<&str>) {
+        let (fate, severity) = if self.lenient { (" and ignored", Severity::Warning) } else { ("", Severity::Error) };
+        let hint = near.map(|name| format!(", did you mean {name:?}?")).unwrap_or_default();
+        self.keep(path, format!("unknown field{fate}{hint}"), severity);
     }
 
     /// From here on, what lies at or below a place that already has an error is not reported again: a name of the

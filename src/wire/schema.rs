@@ -44,6 +44,18 @@ pub(crate) enum Verdict {
     NoEffect(&'static str),
     /// Honoured as long as it has one of these values.
     Only(&'static [&'static str]),
+    /// Honoured with the value `effect`, which is what holds whatever is said. One of `others` is taken with a warning, or
+    /// any other if there are none named.
+    Instead {
+        /// The value that holds.
+        effect: &'static str,
+        /// Upstream's other values.
+        others: &'static [&'static str],
+    },
+    /// Not honoured: accepted with a warning unless it says nothing. The text tells what holds instead; it may be empty.
+    Ignored(&'static str),
+    /// The same, and no is not nothing.
+    IgnoredChoice(&'static str),
     /// Not honoured: refused unless it says nothing.
     Refused,
     /// Not honoured: refused even when empty, because naming it is already a choice.
@@ -66,6 +78,12 @@ pub(crate) struct Field {
 /// The sentence for a field that is known but not honoured.
 pub(crate) const NOT_SUPPORTED: &str = "not supported by this version of armlet";
 
+/// The sentence for a field that is known, not honoured, and accepted all the same.
+pub(crate) fn ignored(why: &str) -> String {
+    let colon = if why.is_empty() { "" } else { ": " };
+    format!("{NOT_SUPPORTED} and ignored{colon}{why}")
+}
+
 /// Checks an object against its fields. Gives it without what was reported and without nulls.
 pub(crate) fn object(node: &Node, fields: &[Field], path: &Path, report: &mut Report<'_>) -> Map<String, Value> {
     let mut out = Map::new();
@@ -76,7 +94,7 @@ pub(crate) fn object(node: &Node, fields: &[Field], path: &Path, report: &mut Re
     for entry in node.entries() {
         let at = path.field(&entry.key);
         let Some(field) = fields.iter().find(|f| f.name == entry.key) else {
-            report.refuse(&at, unknown(&entry.key, fields));
+            report.unknown(&at, nearest(&entry.key, fields));
             continue;
         };
         if entry.value.data == Data::Null {
@@ -99,8 +117,28 @@ fn judged(node: &Node, field: &Field, path: &Path, report: &mut Report<'_>) -> O
             }
             None
         }
+        Verdict::NoEffect(_) | Verdict::Ignored(_) | Verdict::IgnoredChoice(_) if says_nothing(node) => None,
+        Verdict::Ignored(_) if node.data == Data::Bool(false) => None,
         Verdict::NoEffect(why) => {
             report.warning(path, format!("has no effect: {why}"));
+            None
+        }
+        Verdict::Ignored(why) | Verdict::IgnoredChoice(why) => {
+            report.warning(path, ignored(why));
+            None
+        }
+        Verdict::Instead { effect, others } => {
+            let value = value(node, &field.kind, path, report)?;
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            if text == effect || text.is_empty() {
+                return None;
+            }
+            if others.is_empty() || others.contains(&text.as_str()) {
+                report.warning(path, format!("{text:?} is {NOT_SUPPORTED}: {effect} is in effect"));
+            } else {
+                let supported: Vec<&str> = std::iter::once(effect).chain(others.iter().copied()).collect();
+                report.one_of(path, &text, &supported);
+            }
             None
         }
         Verdict::Refused if node.is_empty() || node.data == Data::Bool(false) => None,
@@ -126,6 +164,11 @@ fn judged(node: &Node, field: &Field, path: &Path, report: &mut Report<'_>) -> O
             None
         }
     }
+}
+
+/// Nothing, or the zero that Go writes for a duration that nobody set.
+fn says_nothing(node: &Node) -> bool {
+    node.is_empty() || matches!(&node.data, Data::Text(text) if text == "0s")
 }
 
 /// A value of a kind, or none and a problem.
@@ -209,13 +252,10 @@ fn shown(node: &Node) -> String {
     }
 }
 
-/// The message for a field that is not in the table, with the field that may have been meant.
-fn unknown(key: &str, fields: &[Field]) -> String {
+/// The field that may have been meant by one that is not in the table.
+fn nearest(key: &str, fields: &[Field]) -> Option<&'static str> {
     let near = fields.iter().map(|f| (distance(&key.to_lowercase(), &f.name.to_lowercase()), f.name));
-    match near.min().filter(|(d, name)| *d <= 2 && *d * 3 <= name.len()) {
-        Some((_, name)) => format!("unknown field, did you mean {name:?}?"),
-        None => "unknown field".to_owned(),
-    }
+    near.min().filter(|(d, name)| *d <= 2 && *d * 3 <= name.len()).map(|(_, name)| name)
 }
 
 /// The edit distance of two short texts; large for long ones.

@@ -225,8 +225,7 @@ fn a_pod_has_no_more_processes_than_the_node_says() {
     node.remove_pod("many");
 }
 
-/// "flags and a KubeletConfiguration file; other fields refused by name": the agent says all that is wrong and ends
-/// with code 2.
+/// "flags and a KubeletConfiguration file; other fields are named": the agent says all that is wrong and ends with code 2.
 #[test]
 fn a_configuration_that_is_not_understood_is_refused_by_name() {
     let (node, _agent) = node();
@@ -236,9 +235,9 @@ fn a_configuration_that_is_not_understood_is_refused_by_name() {
     let output = node.run("armlet agent --config /run/wrong.yaml --cluster-dns x", Duration::from_secs(60)).unwrap();
     assert_eq!(output.status, 2, "{output:?}");
     for line in [
-        "armlet agent: /run/wrong.yaml:3: featureGates: not supported",
+        "armlet agent: /run/wrong.yaml:3: warning: featureGates: not supported",
         "armlet agent: /run/wrong.yaml:4: maxPods: Invalid value: -1",
-        "armlet agent: /run/wrong.yaml:5: maxpods: unknown field, did you mean \"maxPods\"?",
+        "armlet agent: /run/wrong.yaml:5: warning: maxpods: unknown field and ignored, did you mean \"maxPods\"?",
         "armlet agent: command line: --cluster-dns: Invalid value: \"x\"",
     ] {
         assert!(output.stderr.contains(line), "{line}\n{}", output.stderr);
