@@ -38,7 +38,8 @@ pub(super) struct Cli {
         default_value = "/run/armlet/armlet.sock",
         value_name = "PATH"
     )]
-    pub(super) socket: PathBuf,
+    // A text, because the agent's own flag of this name, which `config` takes, is one.
+    pub(super) socket: String,
 
     /// When to use colour; NO_COLOR turns it off too
     #[arg(long, global = true, help_heading = "Everywhere", value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
@@ -507,6 +508,25 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// The agent's flags beside this command line's own; the two have one in common.
+    #[test]
+    fn the_agents_flags_are_taken_by_config() {
+        use crate::config::Args;
+        for (line, expect) in [
+            ("config check", Args::default()),
+            ("--socket /s config show --max-pods 5", Args::default().with("socket", "/s").with("max-pods", "5")),
+            ("config show --socket /s --v=4", Args::default().with("socket", "/s").with("v", "4")),
+        ] {
+            let cli = Cli::try_parse_from(["armlet"].into_iter().chain(line.split(' '))).unwrap();
+            match cli.command {
+                Command::Config(Config::Check(ConfigCheck { args }) | Config::Show(ConfigShow { args, .. })) => {
+                    assert_eq!(args, expect, "{line}");
+                }
+                _ => panic!("{line}"),
+            }
+        }
     }
 
     #[test]

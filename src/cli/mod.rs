@@ -71,7 +71,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
 }
 
 async fn perform(cli: &Cli, out: &mut Out) -> Result<u8, CliError> {
-    let connect = || Client::connect(&cli.socket);
+    let socket = std::path::Path::new(&cli.socket);
+    let connect = || Client::connect(socket);
     match &cli.command {
         Command::Ps(args) => ps::run(args, connect().await?, out).await?,
         Command::Logs(args) => logs::run(args, connect().await?, out).await?,
@@ -90,8 +91,8 @@ async fn perform(cli: &Cli, out: &mut Out) -> Result<u8, CliError> {
         Command::Version(args) => version::run(args, connect().await, out).await?,
         Command::Check(args) => return check::run(args, out),
         Command::Config(args) => return config::run(args, out),
-        Command::Install(args) => install::install(args, &cli.socket, out)?,
-        Command::Uninstall(args) => install::uninstall(args, &cli.socket, out)?,
+        Command::Install(args) => install::install(args, socket, out)?,
+        Command::Uninstall(args) => install::uninstall(args, socket, out)?,
     }
     Ok(0)
 }

@@ -10,6 +10,7 @@ use crate::wire::problem::{Path, Problem, Severity};
 use crate::wire::report::Report;
 use crate::wire::schema::{self, Field};
 use crate::wire::tree::{Data, Entry, Node};
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::collections::BTreeMap;
 
@@ -59,7 +60,9 @@ impl clap::FromArgMatches for Args {
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         for flag in ALL {
-            if let Some(texts) = matches.get_many::<String>(flag.name) {
+            // Of a flag that a command line around this one has too, its default would be seen here.
+            let given = matches.value_source(flag.name) == Some(ValueSource::CommandLine);
+            if let Some(texts) = matches.get_many::<String>(flag.name).filter(|_| given) {
                 self.0.insert(flag.name, texts.cloned().collect());
             }
         }

@@ -388,6 +388,38 @@ fn a_fake_node_and_its_pods_are_inspected() {
     assert!(out.contains(" on node edge1, "), "{out}");
 }
 
+/// What the agent would read, and which file each value came from.
+#[test]
+fn the_configuration_is_shown_and_checked_without_an_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+    std::fs::create_dir(at("d")).unwrap();
+    std::fs::write(at("c.yaml"), format!("{head}maxPods: 20\ncgroupDriver: systemd\nclusterDomain: a\n")).unwrap();
+    std::fs::write(at("d/10.conf"), format!("{head}maxPods: 30\n")).unwrap();
+    let run = |line: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_armlet"));
+        let out = command.args(line).args(["--config", &at("c.yaml"), "--config-dir", &at("d")]).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        (out.status.code().unwrap(), text(&out.stdout), text(&out.stderr))
+    };
+    let (code, out, err) = run(&["config", "show", "-o", "json", "--kubeconfig", "/k", "--cluster-domain=b"]);
+    assert_eq!((code, err.lines().count()), (0, 2), "{err}");
+    let shown: Vec<serde_json::Value> = serde_json::from_str(&out).unwrap();
+    let from = |name: &str| shown.iter().find(|setting| setting["name"] == name).unwrap()["from"].clone();
+    assert_eq!(from("maxPods"), format!("{}:3", at("d/10.conf")));
+    assert_eq!(from("clusterDomain"), "--cluster-domain");
+    assert_eq!(from("socketPath"), "default");
+
+    let warning = format!("{}:4: warning: cgroupDriver: \"systemd\" is not supported", at("c.yaml"));
+    let (code, out, err) = run(&["config", "check"]);
+    assert!(code == 0 && out.starts_with(&warning) && out.ends_with("The agent would start with it.\n"), "{out}{err}");
+    let (code, out, _) = run(&["config", "check", "--max-pods", "-1"]);
+    assert!(code == 1 && out.ends_with("The agent would not start with it.\n"), "{out}");
+    let (code, _, err) = run(&["config", "check", "--max-podz", "1"]);
+    assert!(code == 2 && err.contains("a similar argument exists: '--max-pods'"), "{err}");
+}
+
 #[test]
 fn pods_of_a_fake_node_are_stopped_and_started_anew() {
     let node = FakeNode::start();
