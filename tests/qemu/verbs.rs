@@ -56,7 +56,7 @@ fn images_that_no_pod_needs_are_removed() {
     node.ok("armlet stop needs");
     let needed = node.try_run("armlet rmi localhost/busybox:trixie localhost/curl:trixie");
     assert_eq!(needed.status, 1);
-    assert!(needed.stderr.contains("needed by pod default/needs"), "{needed:?}");
+    assert!(needed.stderr.contains("is needed by pod default/"), "{needed:?}");
     assert!(needed.stdout.contains("removed localhost/curl:trixie"), "{needed:?}");
     let images = node.ok("armlet images");
     assert!(images.contains("localhost/busybox") && !images.contains("localhost/curl"), "{images}");

@@ -49,8 +49,8 @@ pub(super) struct Folder {
     path: PathBuf,
     files: BTreeMap<String, Known>,
     links: Vec<PathBuf>,
-    /// Links that led nowhere at the last look.
-    dangling: BTreeSet<String>,
+    /// Links that led nowhere at the last look, and files without a byte.
+    unsure: BTreeSet<String>,
     /// Files that were not there at the last look, while it is not sure yet that they are removed.
     doubtful: BTreeSet<String>,
     /// Where the folder lay when it was last seen.
@@ -78,7 +78,7 @@ impl Folder {
             path: path.to_owned(),
             files: before.into_iter().map(unread).collect(),
             links: Vec::new(),
-            dangling: BTreeSet::new(),
+            unsure: BTreeSet::new(),
             doubtful: BTreeSet::new(),
             device: None,
             missing: false,
@@ -111,7 +111,7 @@ impl Folder {
         let mut changed = !self.told;
         let (mut busy, mut failed) = (false, false);
         self.links.clear();
-        let dangled = std::mem::take(&mut self.dangling);
+        let before = std::mem::take(&mut self.unsure);
         let mut seen = BTreeSet::new();
         for Entry { path, is_link } in entries {
             let text = path.to_string_lossy().into_owned();
@@ -126,15 +126,15 @@ impl Folder {
                     failed |= again;
                     changed |= self.put(&text, known);
                 }
-                // As long as it may be about to be replaced nothing is said of it.
-                Read::Dangling(content) => {
+                // As long as it may be about to be replaced or written nothing is said of it.
+                Read::Unsure(content) => {
                     let known = self.files.get(&text).is_some_and(|known| known.content == content);
-                    if known || (settled && dangled.contains(&text)) {
+                    if known || (settled && before.contains(&text)) {
                         changed |= self.put(&text, Known { stamp: None, content });
                     } else {
                         busy = true;
                     }
-                    self.dangling.insert(text.clone());
+                    self.unsure.insert(text.clone());
                 }
             }
             seen.insert(text);
@@ -233,7 +233,7 @@ impl Folder {
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => match path.read_link() {
                 Ok(target) => {
-                    Read::Dangling(FileContent::Unreadable(format!("is a link to nothing: {}", target.display())))
+                    Read::Unsure(FileContent::Unreadable(format!("is a link to nothing: {}", target.display())))
                 }
                 Err(_) => Read::Absent,
             },
@@ -255,6 +255,8 @@ impl Folder {
         }
         match read_settled(path, MAX_BYTES) {
             Ok(None) => Read::Busy,
+            // Whoever makes a file counts as its writer a moment later.
+            Ok(Some(Settled { bytes, .. })) if bytes.is_empty() => Read::Unsure(FileContent::Bytes(Vec::new().into())),
             Ok(Some(Settled { bytes, metadata })) => {
                 let content = match known.map(|known| &known.content) {
                     Some(FileContent::Bytes(before)) if **before == *bytes => FileContent::Bytes(before.clone()),
@@ -282,8 +284,8 @@ enum Read {
     Same,
     /// Somebody is writing it.
     Busy,
-    /// A link to nothing, and how that is told.
-    Dangling(FileContent),
+    /// A link to nothing, or nothing in a file, and how that is told if it stays so.
+    Unsure(FileContent),
     /// Read anew; true: it could not be, and nobody tells when it can.
     New(Known, bool),
 }

@@ -256,3 +256,25 @@ fn linux_what_cannot_be_read_now_is_tried_again() {
     fs::write(dir.path().join("a.yaml"), "1").unwrap();
     assert!(folder.look(true).again.is_none());
 }
+
+/// Between the making of a file and its first byte nobody counts as its writer.
+#[test]
+fn a_file_without_a_byte_is_told_when_it_stays_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.yaml");
+    fs::write(&path, "").unwrap();
+    let mut folder = Folder::new(dir.path(), []);
+    let look = folder.look(true);
+    assert_eq!((names(&look).unwrap(), look.again), (Vec::new(), Some(SETTLE)), "no time has gone");
+    assert!(folder.look(false).event.is_none());
+    assert_eq!(names(&folder.look(true)).unwrap(), ["a.yaml"]);
+    assert!(folder.look(true).event.is_none());
+    fs::write(&path, "1").unwrap();
+    assert_eq!(names(&folder.look(false)).unwrap(), ["a.yaml"]);
+    // What it said before holds until it is sure that it says nothing.
+    fs::write(&path, "").unwrap();
+    let look = folder.look(true);
+    assert!(look.event.is_none() && look.again == Some(SETTLE), "{look:?}");
+    let Some(ManifestEvent::Files(files)) = folder.look(true).event else { panic!() };
+    assert!(files.values().all(|content| *content == FileContent::Bytes(Vec::new().into())), "{files:?}");
+}
