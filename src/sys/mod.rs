@@ -3,6 +3,7 @@
 pub mod accounting;
 pub mod beneath;
 pub mod bpf;
+pub mod build;
 pub mod children;
 pub mod clock;
 pub mod confined;

@@ -84,6 +84,46 @@ pub fn execve(path: &CStr, args: &[CString], env: &[CString]) -> io::Error {
     io::Error::last_os_error()
 }
 
+/// Becomes the program behind a descriptor, with this process' environment; the `kept` descriptors stay open in it, under
+/// their numbers, and all others of ours are closed. Returns only when that failed, with everything as before.
+pub fn execute(exe: impl AsFd, args: &[CString], kept: &[RawFd]) -> io::Error {
+    let args: Vec<*const libc::c_char> = args.iter().map(|arg| arg.as_ptr()).chain([std::ptr::null()]).collect();
+    let mark = |flag: libc::c_int| {
+        for number in kept {
+            // SAFETY: marks only; a number that is not open is refused without effect.
+            unsafe { libc::fcntl(*number, libc::F_SETFD, flag) };
+        }
+    };
+    mark(0);
+    // SAFETY: `args` ends with a null pointer and its strings outlive the call; the environment is the process' own, which
+    // nobody changes meanwhile: callers have one thread.
+    unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            exe.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            args.as_ptr(),
+            environ,
+            libc::AT_EMPTY_PATH,
+        );
+    }
+    let error = io::Error::last_os_error();
+    mark(libc::FD_CLOEXEC);
+    error
+}
+
+unsafe extern "C" {
+    /// The environment (POSIX, `environ`).
+    static environ: *const *const libc::c_char;
+}
+
+/// Whether this number is an open descriptor.
+#[must_use]
+pub fn is_open(number: RawFd) -> bool {
+    // SAFETY: only asks.
+    unsafe { libc::fcntl(number, libc::F_GETFD) >= 0 }
+}
+
 /// Closes every descriptor but the standard streams and `kept`. What a container controls may be looked at after that
 /// only: a path of its own can lead through `/proc/self/fd` to whatever is open, close-on-exec or not.
 ///
