@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Some("agent") => agent::boot(rest, role::STORE_CHECK),
         Some("supervisor") => supervisor::run(rest),
         Some(role::LOGGER) => supervisor::logger::run(),
+        Some(role::LOOK_OVER) => supervisor::look_over(),
         Some(role::DHCP) => supervisor::dhcp::run(rest),
         Some(role::CREATE) => {
             rest.first().map_or(ExitCode::from(2), |bundle| runtime::create::run_create(Path::new(bundle)))

@@ -14,6 +14,7 @@ use crate::executor::Rooms;
 use crate::model::action::{Action, Outcome};
 use crate::model::observed::{Capacity, NodeFacts};
 use crate::model::supervise::{ContainerEntry, Notice, SandboxEntry};
+use crate::model::view::EventRecord;
 use crate::model::{BootTime, ContainerId, PodUid};
 use crate::observe::{self, Ledgers};
 use crate::plan::{self, Grants};
@@ -170,9 +171,29 @@ impl Looping {
                 self.shutdown = Some(reboot);
                 self.node_dirty = true;
             }
+            Notice::HandOver { build, refused } => self.take_hand_over(&build, refused),
             // The client hands these to whoever began the session.
             Notice::ExecExited { .. } => {}
         }
+    }
+
+    /// The supervisor became another program, or did not.
+    fn take_hand_over(&mut self, build: &str, refused: Option<String>) {
+        let warning = refused.is_some();
+        let (reason, message) = match refused {
+            None => ("SupervisorReplaced", format!("The supervisor is {build} now")),
+            Some(why) => ("FailedSupervisorReplace", format!("The supervisor was not replaced by {build}: {why}")),
+        };
+        tracing::info!("{message}");
+        let (at, object) = (clock::now().wall, self.rooms.node_name.clone());
+        self.publisher.record(EventRecord {
+            at,
+            warning,
+            reason: reason.to_owned(),
+            object,
+            field_path: None,
+            message,
+        });
     }
 
     /// Takes a container's state over. The plan sees an attempt's end once the termination message was read, which

@@ -21,6 +21,8 @@ pub mod role {
     pub const CREATE: &str = "@create";
     /// Runs one program in a container.
     pub const EXEC: &str = "@exec";
+    /// Looks a hand-over document on descriptor 3 over and answers on descriptor 4.
+    pub const LOOK_OVER: &str = "@look-over";
     /// Keeps an interface's address: `@dhcp <interface>`.
     pub const DHCP: &str = "@dhcp";
     /// Tells whether a database can be opened: `@store-check <folder>`.
@@ -47,6 +49,9 @@ pub enum Ask {
         version: u32,
         /// How logs are kept from now on.
         logs: LogLimits,
+        /// The agent's build (`sys::build`).
+        #[serde(default)]
+        build: String,
     },
     /// Makes a pod's namespaces and holds them. Safe to repeat. Answer: [`Reply::Pod`].
     CreateSandbox(SandboxSpec),
@@ -94,6 +99,14 @@ pub enum Ask {
     },
     /// Figures about the supervisor itself. Answer: [`Reply::Stats`].
     Stats,
+    /// Become another program in place, keeping everything: the descriptor beside it is that program, on a read-only
+    /// mount or sealed in memory. It is first run as a child that has to understand the table. Anybody who may connect
+    /// may ask. Answer: [`Reply::Done`] from the new program, or a refusal from this one, which goes on.
+    HandOver {
+        /// The program's build, as far as who asks knows it.
+        #[serde(default)]
+        build: String,
+    },
     /// On process 1: stops the node once the agent has stopped the pods. Answer: [`Reply::Done`], then the end.
     PowerOff {
         /// Start again instead of staying off.
@@ -202,7 +215,7 @@ pub enum Reply {
     Welcome {
         /// [`PROTOCOL`] of the supervisor.
         version: u32,
-        /// The supervisor's build.
+        /// The supervisor's build (`sys::build`).
         build: String,
         /// The kernel's boot id.
         boot_id: String,
@@ -267,6 +280,14 @@ pub enum Notice {
         session: u64,
         /// How.
         exit: ExecExit,
+    },
+    /// Another build was offered to the supervisor.
+    HandOver {
+        /// Which.
+        build: String,
+        /// Why it was not taken; absent: it is the supervisor now.
+        #[serde(default)]
+        refused: Option<String>,
     },
     /// The logger died and another took over.
     LoggerRestarted {
@@ -426,6 +447,10 @@ pub struct Stats {
     pub orphans_reaped: u64,
     /// Log bytes dropped.
     pub log_bytes_dropped: u64,
+    /// The supervisor's build.
+    pub build: String,
+    /// How often one build has handed over to another since the first supervisor began.
+    pub hand_overs: u64,
 }
 
 /// What an exec child finds as JSON in the sealed memory file on descriptor 5.

@@ -6,10 +6,10 @@ use crate::model::supervise::{
     Request, SandboxEntry,
 };
 use crate::sys::ready::Ready;
-use crate::sys::seqpacket;
+use crate::sys::{build, exe, seqpacket};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -107,6 +107,8 @@ struct State {
     seq: u64,
     socket: Option<Arc<Socket>>,
     waiting: BTreeMap<u64, oneshot::Sender<Answer>>,
+    /// The offer of this program.
+    offer: Option<u64>,
     /// Exec sessions and who waits for their end. The waiting end is made when the answer is read, before the next
     /// message: the notice of an end cannot overtake it.
     sessions: BTreeMap<u64, oneshot::Sender<ExecExit>>,
@@ -145,11 +147,15 @@ impl Client {
     async fn connected(&self, heard: &mpsc::UnboundedSender<Heard>) -> io::Result<()> {
         let socket = Arc::new(Ready::new(seqpacket::connect(&self.path)?)?);
         let mut buffer = vec![0; MAX_MESSAGE];
-        let hello = Ask::Hello { version: PROTOCOL, logs: self.logs.clone() };
+        let build = build::identity().to_owned();
+        let hello = Ask::Hello { version: PROTOCOL, logs: self.logs.clone(), build };
         let seq = self.next_seq();
-        send(&socket, &Request { seq, ask: hello }).await.map_err(io::Error::other)?;
-        let table = table(&socket, &mut buffer, seq).await?;
+        send(&socket, &Request { seq, ask: hello }, &[]).await.map_err(io::Error::other)?;
+        let (table, theirs) = table(&socket, &mut buffer, seq).await?;
         self.state().socket = Some(Arc::clone(&socket));
+        if theirs != build::identity() {
+            self.offer(&socket, &theirs).await;
+        }
         let mut next = Some(table);
         loop {
             if let Some(news) = next.take()
@@ -162,11 +168,31 @@ impl Client {
         }
     }
 
+    /// Offers this program to a supervisor of another build, once a connection: an upgrade, or the way back from one.
+    async fn offer(&self, socket: &Socket, theirs: &str) {
+        // A copy, where one is needed, may take a while.
+        let program = match tokio::task::spawn_blocking(exe::protected).await.map_err(io::Error::other).flatten() {
+            Ok(program) => program,
+            Err(error) => return tracing::warn!(%error, "this program cannot be offered to the supervisor"),
+        };
+        tracing::info!(theirs, "the supervisor is of another build: offering it this one");
+        let (seq, build) = (self.next_seq(), build::identity().to_owned());
+        self.state().offer = Some(seq);
+        if let Err(error) = send(socket, &Request { seq, ask: Ask::HandOver { build } }, &[program.as_fd()]).await {
+            tracing::warn!(%error, "this program could not be offered to the supervisor");
+        }
+    }
+
     /// Takes one message: an answer goes to who waits for it, a notice is handed on.
     fn take(&self, message: Message, fds: Vec<OwnedFd>) -> Option<Heard> {
         match message {
             Message::Reply { seq, reply } => {
                 let mut state = self.state();
+                if state.offer == Some(seq)
+                    && let Reply::Refused { message, .. } = &reply
+                {
+                    tracing::warn!(message, "the supervisor stays what it is");
+                }
                 let waiting = state.waiting.remove(&seq);
                 let exit = match (&reply, &waiting) {
                     (Reply::Exec { session }, Some(_)) => {
@@ -217,7 +243,7 @@ impl Client {
             socket
         };
         let mut guard = Waiting { client: self, seq, armed: true };
-        send(&socket, &Request { seq, ask }).await?;
+        send(&socket, &Request { seq, ask }, &[]).await?;
         let answered = answer.await.map_err(|_| ClientError::Lost);
         guard.armed = false;
         match answered? {
@@ -264,12 +290,12 @@ impl Drop for Waiting<'_> {
     }
 }
 
-async fn send(socket: &Socket, request: &Request) -> Result<(), ClientError> {
+async fn send(socket: &Socket, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(), ClientError> {
     let bytes = serde_json::to_vec(request).map_err(|e| ClientError::Send(e.into()))?;
     if bytes.len() > MAX_MESSAGE {
         return Err(ClientError::TooLarge { len: bytes.len() });
     }
-    let sent = socket.write(|fd| match seqpacket::send(fd.as_fd(), &bytes, &[])? {
+    let sent = socket.write(|fd| match seqpacket::send(fd.as_fd(), &bytes, fds)? {
         true => Ok(()),
         false => Err(io::ErrorKind::WouldBlock.into()),
     });
@@ -295,10 +321,10 @@ async fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<Option<(Messa
     }
 }
 
-/// The table that follows a hello.
-async fn table(socket: &Socket, buffer: &mut [u8], hello: u64) -> io::Result<Heard> {
+/// The table that follows a hello, and the supervisor's build.
+async fn table(socket: &Socket, buffer: &mut [u8], hello: u64) -> io::Result<(Heard, String)> {
     let (mut sandboxes, mut containers) = (Vec::new(), Vec::new());
-    let mut goes_down = false;
+    let (mut goes_down, mut theirs) = (false, String::new());
     loop {
         let Some((message, _)) = receive(socket, buffer).await? else {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -308,10 +334,11 @@ async fn table(socket: &Socket, buffer: &mut [u8], hello: u64) -> io::Result<Hea
                 Reply::Welcome { version, build, pid, stopping, .. } => {
                     goes_down = stopping;
                     tracing::info!(version, build, pid, "connected to the supervisor");
+                    theirs = build;
                 }
                 Reply::Pod(entry) => sandboxes.push(entry),
                 Reply::Container(entry) => containers.push(entry),
-                Reply::Done => return Ok(Heard::Table { sandboxes, containers, stopping: goes_down }),
+                Reply::Done => return Ok((Heard::Table { sandboxes, containers, stopping: goes_down }, theirs)),
                 Reply::Refused { message, .. } => return Err(io::Error::other(message)),
                 Reply::Exec { .. } | Reply::Stats(_) => {}
             },

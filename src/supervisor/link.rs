@@ -1,9 +1,12 @@
 //! Connections from agents: messages in, answers and notices out. A peer that does not read is not waited for.
 
+use super::hand_over::Number;
+use super::hand_over::claims::Claims;
 use super::poller::{Interest, Poller, Source, Watched};
 use crate::model::supervise::{MAX_MESSAGE, Message, Notice, Reply};
 use crate::sys::seqpacket;
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
@@ -33,11 +36,43 @@ struct Outgoing {
     fds: Vec<OwnedFd>,
 }
 
+/// All connections, as they are handed over.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct HandedLinks {
+    links: BTreeMap<u64, HandedLink>,
+    last: u64,
+    agent: Option<u64>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct HandedLink {
+    socket: Number,
+    #[serde(default)]
+    unsent: Vec<HandedMessage>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct HandedMessage {
+    text: String,
+    #[serde(default)]
+    fds: Vec<Number>,
+}
+
+impl HandedLinks {
+    pub(crate) fn numbers(&self) -> Vec<Number> {
+        let of = |link: &HandedLink| -> Vec<Number> {
+            [link.socket].into_iter().chain(link.unsent.iter().flat_map(|m| m.fds.iter().copied())).collect()
+        };
+        self.links.values().flat_map(of).collect()
+    }
+}
+
 /// What came in on a connection.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Incoming {
-    /// A message of this length lies in the buffer.
-    Message(usize),
+    /// A message of this length lies in the buffer, and beside it came this descriptor.
+    Message(usize, Option<OwnedFd>),
     /// A message too long.
     TooLong,
     /// Nothing for now.
@@ -47,6 +82,30 @@ pub(crate) enum Incoming {
 }
 
 impl Links {
+    pub(crate) fn hand(&self) -> HandedLinks {
+        let message = |m: &Outgoing| HandedMessage {
+            text: String::from_utf8_lossy(&m.bytes).into_owned(),
+            fds: m.fds.iter().map(Number::of).collect(),
+        };
+        let link = |(number, link): (&u64, &Link)| {
+            let unsent = link.unsent.iter().map(message).collect();
+            (*number, HandedLink { socket: Number::of(&link.socket.fd), unsent })
+        };
+        HandedLinks { links: self.links.iter().map(link).collect(), last: self.last, agent: self.agent }
+    }
+
+    pub(crate) fn adopt(handed: HandedLinks, poller: &mut Poller, claims: &mut Claims) -> Self {
+        let mut links = Self { links: BTreeMap::new(), last: handed.last, agent: handed.agent };
+        for (number, link) in handed.links {
+            let Some(socket) = claims.take(link.socket) else { continue };
+            let socket = poller.adopt(socket, Source::Link(number), Interest::Read);
+            let mut message = |m: HandedMessage| Outgoing { bytes: m.text.into_bytes(), fds: claims.take_all(&m.fds) };
+            let unsent = link.unsent.into_iter().map(&mut message).collect();
+            links.links.insert(number, Link { socket, unsent, interest: Interest::Read });
+        }
+        links
+    }
+
     /// Takes a connection if its peer is root and there is room.
     pub(crate) fn accept(&mut self, listener: BorrowedFd<'_>, poller: &mut Poller) -> io::Result<bool> {
         let Some(socket) = seqpacket::accept(listener)? else { return Ok(false) };
@@ -90,12 +149,12 @@ impl Links {
         if link.unsent.len() >= MAX_UNSENT {
             return Incoming::Nothing;
         }
-        // Descriptors that come uninvited are closed as the answer is dropped.
+        // Descriptors that come uninvited are closed as they are dropped.
         match seqpacket::receive(link.socket.fd.as_fd(), buffer) {
             Ok(None) => Incoming::Nothing,
             Ok(Some(got)) if got.len == 0 => Incoming::Gone,
             Ok(Some(got)) if got.truncated => Incoming::TooLong,
-            Ok(Some(got)) => Incoming::Message(got.len),
+            Ok(Some(got)) => Incoming::Message(got.len, got.fds.into_iter().next()),
             Err(_) => Incoming::Gone,
         }
     }

@@ -6,15 +6,18 @@
 //!
 //! Never here: tokio, any other room but `model` and `sys`, a wait for a disk (that is the logger's to do), policy.
 
+mod again;
 pub mod dhcp;
 mod driver;
 mod groups;
+mod hand_over;
 mod init;
 mod link;
 pub mod logger;
 mod logs;
 mod poller;
 mod records;
+mod replace;
 mod roles;
 mod sandbox;
 mod streams;
@@ -25,6 +28,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+pub use hand_over::look_over::run as look_over;
+
 /// Where the supervisor works.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Options {
@@ -32,6 +37,20 @@ struct Options {
     run: PathBuf,
     /// Where cgroup v2 is mounted.
     cgroup: PathBuf,
+}
+
+/// What is asked on the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Wish {
+    /// Be the supervisor.
+    Run(Options),
+    /// Have the one that runs become the program in this file.
+    Replace {
+        /// Its run folder.
+        run: PathBuf,
+        /// The program.
+        with: PathBuf,
+    },
 }
 
 impl Default for Options {
@@ -66,25 +85,37 @@ enum StartError {
         #[source]
         source: std::io::Error,
     },
+    /// What another build handed over could not be gone on with, and there is no way back.
+    #[error("go on with what another build handed over")]
+    Adopt(#[from] hand_over::Why),
+    /// The supervisor that runs was not replaced.
+    #[error(transparent)]
+    Replace(#[from] replace::ReplaceError),
 }
 
 /// The role `armlet supervisor [--run-dir DIR] [--cgroup-root DIR]`: runs until it is told to stop (SIGTERM), and ends
-/// the containers then. As process 1 it first makes a Linux system out of the kernel, ignores the arguments (they are
+/// the containers then. With `--replace-with FILE` it is the client that has a running one become that program in place. As process 1 it first makes a Linux system out of the kernel, ignores the arguments (they are
 /// the kernel's), and ends only with the machine.
 #[must_use]
 pub fn run(args: &[OsString]) -> ExitCode {
     crate::sys::log::init("supervisor");
     let process_one = std::process::id() == 1;
-    let started = if process_one {
-        driver::Supervisor::start(&Options::default(), Node::boot(args))
+    let started = if let Some(call) = again::call(args) {
+        again::go_on(&call).map(Some)
+    } else if process_one {
+        driver::Supervisor::start(&Options::default(), Node::boot(args)).map(Some)
     } else {
-        options(args).and_then(|o| driver::Supervisor::start(&o, Node::guest()))
+        wish(args).and_then(|wish| match wish {
+            Wish::Run(options) => driver::Supervisor::start(&options, Node::guest()).map(Some),
+            Wish::Replace { run, with } => Ok(replace::replace(&run, &with).map(|()| None)?),
+        })
     };
     match started {
-        Ok(supervisor) => {
+        Ok(Some(supervisor)) => {
             supervisor.run();
             ExitCode::SUCCESS
         }
+        Ok(None) => ExitCode::SUCCESS,
         Err(e) => {
             tracing::error!(error = &e as &dyn std::error::Error, "the supervisor does not start");
             if process_one {
@@ -95,14 +126,18 @@ pub fn run(args: &[OsString]) -> ExitCode {
     }
 }
 
-fn options(args: &[OsString]) -> Result<Options, StartError> {
-    let mut options = Options::default();
+fn wish(args: &[OsString]) -> Result<Wish, StartError> {
+    let (mut options, mut replace) = (Options::default(), None);
     let mut args = args.iter();
     while let Some(argument) = args.next() {
         let wrong = |why| StartError::Argument { argument: argument.clone(), why };
         let target = match argument.to_str() {
             Some("--run-dir") => &mut options.run,
             Some("--cgroup-root") => &mut options.cgroup,
+            Some("--replace-with") => {
+                replace = Some(args.next().map(PathBuf::from).ok_or_else(|| wrong("a file has to follow"))?);
+                continue;
+            }
             _ => return Err(wrong("not known")),
         };
         let value = args.next().map(PathBuf::from).ok_or_else(|| wrong("a folder has to follow"))?;
@@ -111,7 +146,10 @@ fn options(args: &[OsString]) -> Result<Options, StartError> {
         }
         *target = value;
     }
-    Ok(options)
+    Ok(match replace {
+        Some(with) => Wish::Replace { run: options.run, with },
+        None => Wish::Run(options),
+    })
 }
 
 #[cfg(test)]
@@ -120,10 +158,13 @@ mod tests {
 
     #[test]
     fn arguments_are_checked() {
-        let parse = |list: &[&str]| options(&list.iter().map(OsString::from).collect::<Vec<_>>());
-        assert_eq!(parse(&["--run-dir", "/r"]).unwrap().run, PathBuf::from("/r"));
-        assert_eq!(parse(&[]).unwrap().cgroup, PathBuf::from("/sys/fs/cgroup"));
-        for bad in [&["--run-dir"][..], &["--run-dir", "r"], &["--else"], &["x"]] {
+        let parse = |list: &[&str]| wish(&list.iter().map(OsString::from).collect::<Vec<_>>());
+        let run = |run: &str| Options { run: run.into(), ..Options::default() };
+        assert_eq!(parse(&["--run-dir", "/r"]).unwrap(), Wish::Run(run("/r")));
+        assert_eq!(parse(&[]).unwrap(), Wish::Run(run("/run/armlet")));
+        let replace = Wish::Replace { run: "/r".into(), with: "x".into() };
+        assert_eq!(parse(&["--replace-with", "x", "--run-dir", "/r"]).unwrap(), replace);
+        for bad in [&["--run-dir"][..], &["--run-dir", "r"], &["--else"], &["x"], &["--replace-with"]] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }
     }

@@ -33,6 +33,8 @@ pub(crate) enum Source {
     ExecGroup(u64),
     /// A sandbox helper's socket.
     Helper(PodUid),
+    /// The pipe on which an offered program answers.
+    LookOver,
     /// In the logger: a container's first or second output.
     Output(ContainerId, usize),
 }
@@ -72,11 +74,13 @@ pub(crate) struct Poller {
     epoll: OwnedFd,
     sources: BTreeMap<u64, Source>,
     last: u64,
+    /// Why an adopted descriptor could not be watched.
+    failure: Option<io::Error>,
 }
 
 impl Poller {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, sources: BTreeMap::new(), last: 0 })
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, sources: BTreeMap::new(), last: 0, failure: None })
     }
 
     pub(crate) fn add(&mut self, fd: OwnedFd, source: Source, interest: Interest) -> io::Result<Watched> {
@@ -84,6 +88,22 @@ impl Poller {
         epoll::add(&self.epoll, &fd, EventData::new_u64(self.last), interest.flags())?;
         self.sources.insert(self.last, source);
         Ok(Watched { fd, token: self.last })
+    }
+
+    /// Watches a descriptor that an earlier build handed over. If that fails it stays open and unwatched, and
+    /// [`Poller::take_failure`] tells: nothing of what was handed may be lost then.
+    pub(crate) fn adopt(&mut self, fd: OwnedFd, source: Source, interest: Interest) -> Watched {
+        self.last = self.last.wrapping_add(1);
+        match epoll::add(&self.epoll, &fd, EventData::new_u64(self.last), interest.flags()) {
+            Ok(()) => drop(self.sources.insert(self.last, source)),
+            Err(e) => self.failure = self.failure.take().or(Some(e.into())),
+        }
+        Watched { fd, token: self.last }
+    }
+
+    /// Why an adopted descriptor could not be watched.
+    pub(crate) fn take_failure(&mut self) -> Option<io::Error> {
+        self.failure.take()
     }
 
     pub(crate) fn change(&mut self, watched: &Watched, interest: Interest) {

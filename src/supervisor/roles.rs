@@ -1,18 +1,19 @@
 //! How the supervisor starts its own binary in another role.
 
 use super::groups::{Groups, OWN};
-use super::streams::ChildEnds;
+use super::hand_over::look_over;
+use super::streams::{self, ChildEnds};
 use crate::model::supervise::{child_fd, role};
 use crate::sys::children::{self, Program};
 use rustix::fd::{AsFd as _, OwnedFd};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 
 /// What systemd gives a service, and what programs are used to find: more than 1024 only for those that ask for it
 /// (`select` cannot count further).
 const OPEN_FILES: (u64, u64) = (1024, 524_288);
 
-const PATH: &std::ffi::CStr = c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const PATH: &CStr = c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Spawns `armlet @create <bundle>` in a group of its own.
 ///
@@ -22,6 +23,7 @@ pub(crate) fn create(exe: &OwnedFd, groups: &Groups, group: &str, bundle: &str, 
     let folder = groups.make(group)?;
     children::spawn(&Program {
         exe: exe.as_fd(),
+        rather: None,
         args: vec![c"armlet".to_owned(), CString::new(role::CREATE)?, CString::new(bundle)?],
         env: vec![PATH.to_owned()],
         fds: child_fds(ends),
@@ -42,9 +44,42 @@ pub(crate) fn exec(exe: &OwnedFd, groups: &Groups, ends: &ChildEnds, order: &Own
     fds.push((order.as_fd(), child_fd::ORDER));
     children::spawn(&Program {
         exe: exe.as_fd(),
+        rather: None,
         args: vec![c"armlet".to_owned(), CString::new(role::EXEC)?],
         env: vec![PATH.to_owned()],
         fds,
+        cgroup: Some(folder.as_fd()),
+        oom_score_adj: 0,
+        open_files: OPEN_FILES,
+        die_with_parent: false,
+    })
+}
+
+/// Spawns an offered program as `armlet @look-over`, in a group of its own. Its output goes nowhere: it may be anything.
+///
+/// # Errors
+/// Of making the group, of opening /dev/null and of clone3.
+pub(crate) fn look_over(
+    exe: &OwnedFd,
+    groups: &Groups,
+    group: &str,
+    document: &OwnedFd,
+    answer: &OwnedFd,
+) -> io::Result<u32> {
+    let folder = groups.make(group)?;
+    let null = streams::null()?;
+    children::spawn(&Program {
+        exe: exe.as_fd(),
+        rather: None,
+        args: vec![c"armlet".to_owned(), CString::new(role::LOOK_OVER)?],
+        env: vec![PATH.to_owned()],
+        fds: vec![
+            (null.as_fd(), 0),
+            (null.as_fd(), 1),
+            (null.as_fd(), 2),
+            (document.as_fd(), look_over::DOCUMENT),
+            (answer.as_fd(), look_over::ANSWER),
+        ],
         cgroup: Some(folder.as_fd()),
         oom_score_adj: 0,
         open_files: OPEN_FILES,
@@ -65,6 +100,7 @@ pub(crate) fn own(exe: &OwnedFd, groups: &Groups, child: &Role<'_>, socket: Opti
     let args = [Ok(c"armlet".to_owned())].into_iter().chain(args).collect::<Result<_, _>>()?;
     children::spawn(&Program {
         exe: exe.as_fd(),
+        rather: child.rather,
         args,
         env: vec![PATH.to_owned()],
         fds,
@@ -80,6 +116,8 @@ pub(crate) fn own(exe: &OwnedFd, groups: &Groups, child: &Role<'_>, socket: Opti
 pub(crate) struct Role<'a> {
     /// The role and its arguments.
     pub(crate) args: &'a [String],
+    /// A file that is executed rather than this program, if it is there and can be.
+    pub(crate) rather: Option<&'a CStr>,
     /// Its group below armlet's.
     pub(crate) group: &'a str,
     /// The lower, the later the OOM killer takes it.

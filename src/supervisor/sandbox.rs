@@ -1,9 +1,12 @@
 //! A pod's namespaces: a forked helper makes them and sends them back as descriptors.
 
+use super::hand_over::Number;
+use super::hand_over::claims::Claims;
 use crate::model::supervise::SandboxSpec;
 use crate::sys::namespaces::{self, Namespace};
 use crate::sys::{children, netns, seqpacket};
 use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
 
@@ -15,7 +18,31 @@ pub(crate) struct Namespaces {
     own: Option<(OwnedFd, OwnedFd)>,
 }
 
+/// The same, as they are handed over: they keep their numbers, which everybody has been told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct HandedNamespaces {
+    ipc: Number,
+    #[serde(default)]
+    own: Option<(Number, Number)>,
+}
+
+impl HandedNamespaces {
+    pub(crate) fn numbers(&self) -> Vec<Number> {
+        [self.ipc].into_iter().chain(self.own.into_iter().flat_map(|(net, uts)| [net, uts])).collect()
+    }
+}
+
 impl Namespaces {
+    pub(crate) fn hand(&self) -> HandedNamespaces {
+        let own = self.own.as_ref().map(|(net, uts)| (Number::of(net), Number::of(uts)));
+        HandedNamespaces { ipc: Number::of(&self.ipc), own }
+    }
+
+    pub(crate) fn adopt(handed: &HandedNamespaces, claims: &mut Claims) -> Option<Self> {
+        let own = handed.own.and_then(|(net, uts)| claims.take(net).zip(claims.take(uts)));
+        Some(Self { ipc: claims.take(handed.ipc)?, own })
+    }
+
     /// Paths of the IPC, network and UTS namespaces.
     pub(crate) fn paths(&self) -> (String, Option<String>, Option<String>) {
         let path = |fd: &OwnedFd| format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd());

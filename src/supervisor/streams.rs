@@ -1,11 +1,14 @@
 //! The descriptors of a container or an exec session: what its program writes to, and what the supervisor keeps.
 
-use super::poller::{Poller, Watched};
+use super::hand_over::Number;
+use super::hand_over::claims::Claims;
+use super::poller::{Interest, Poller, Source, Watched};
 use crate::model::supervise::ChildReport;
 use crate::sys::seqpacket;
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
+use serde::{Deserialize, Serialize};
 use std::io;
 
 /// The ends that the child gets.
@@ -59,7 +62,7 @@ pub(crate) fn make(tty: bool, stdin: bool) -> io::Result<(ChildEnds, OwnEnds)> {
     Ok((child, OwnEnds { stdin, outputs: Some((stdout, stderr)), report, console: None }))
 }
 
-fn null() -> io::Result<OwnedFd> {
+pub(crate) fn null() -> io::Result<OwnedFd> {
     Ok(std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?.into())
 }
 
@@ -78,12 +81,34 @@ pub(crate) struct ReportPipe {
     half: Vec<u8>,
 }
 
+/// The same, as it is handed over.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct HandedReport {
+    pub(crate) pipe: Number,
+    #[serde(default)]
+    half: Vec<u8>,
+}
+
 /// The longest report line that is understood.
 const MAX_LINE: usize = 32 * 1024;
 
 impl ReportPipe {
     pub(crate) fn new(pipe: Watched) -> Self {
         Self { pipe, half: Vec::new() }
+    }
+
+    pub(crate) fn hand(&self) -> HandedReport {
+        HandedReport { pipe: Number::of(&self.pipe.fd), half: self.half.clone() }
+    }
+
+    pub(crate) fn adopt(
+        handed: HandedReport,
+        source: Source,
+        poller: &mut Poller,
+        claims: &mut Claims,
+    ) -> Option<Self> {
+        let pipe = poller.adopt(claims.take(handed.pipe)?, source, Interest::Read);
+        Some(Self { pipe, half: handed.half })
     }
 
     /// Reads all that is there.

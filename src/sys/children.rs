@@ -2,12 +2,14 @@
 #![expect(unsafe_code, reason = "clone3, execveat and waitid with a pid in the answer have no safe wrapper here")]
 
 use super::signals;
-use rustix::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString, c_char};
 use std::io;
 
 /// How a child ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Ended {
     /// It left with this code.
     Code(i32),
@@ -74,6 +76,8 @@ fn blank() -> libc::siginfo_t {
 pub struct Program<'a> {
     /// The executable, opened (`O_PATH` is enough).
     pub exe: BorrowedFd<'a>,
+    /// A file to be executed instead, if it is there and can be. It is opened by the child, which may wait for a disk.
+    pub rather: Option<&'a CStr>,
     /// Arguments, the program's name first.
     pub args: Vec<CString>,
     /// Environment.
@@ -110,18 +114,21 @@ pub fn spawn(program: &Program<'_>) -> io::Result<u32> {
         return Ok(pid);
     }
     signals::reset_all();
-    if let Some(exe) = prepare(program, &score, parent) {
-        // SAFETY: both arrays end in null and point to strings that outlive the call.
-        unsafe {
-            libc::syscall(libc::SYS_execveat, exe, c"".as_ptr(), args.as_ptr(), env.as_ptr(), libc::AT_EMPTY_PATH);
+    if let Some(candidates) = prepare(program, &score, parent) {
+        for exe in candidates.into_iter().flatten() {
+            // SAFETY: both arrays end in null and point to strings that outlive the call.
+            unsafe {
+                libc::syscall(libc::SYS_execveat, exe, c"".as_ptr(), args.as_ptr(), env.as_ptr(), libc::AT_EMPTY_PATH);
+            }
         }
     }
     // SAFETY: ends the child at once, without running the parent's exit handlers.
     unsafe { libc::_exit(EXEC_FAILED) }
 }
 
-/// What the child does before it executes the program; gives the program's descriptor. `None`: give up.
-fn prepare(program: &Program<'_>, score: &CStr, parent: rustix::process::Pid) -> Option<RawFd> {
+/// What the child does before it executes the program; gives the descriptors of what is to be executed, the first that
+/// can be. `None`: give up.
+fn prepare(program: &Program<'_>, score: &CStr, parent: rustix::process::Pid) -> Option<[Option<RawFd>; 2]> {
     if program.die_with_parent {
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).ok()?;
         if rustix::process::getppid() != Some(parent) {
@@ -131,12 +138,16 @@ fn prepare(program: &Program<'_>, score: &CStr, parent: rustix::process::Pid) ->
     let _ = rustix::process::setsid();
     write_file(c"/proc/self/oom_score_adj", score.to_bytes());
     let exe = aside(program.exe)?;
+    let rather = program.rather.and_then(|path| {
+        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
+        aside(rustix::fs::open(path, flags, rustix::fs::Mode::empty()).ok()?.as_fd())
+    });
     place(&program.fds)?;
     let (soft, hard) = program.open_files;
     let limit = libc::rlimit64 { rlim_cur: soft, rlim_max: hard };
     // SAFETY: `limit` is valid for the call. Other limits than wished are no reason not to start.
     unsafe { libc::setrlimit64(libc::RLIMIT_NOFILE, &raw const limit) };
-    Some(exe)
+    Some([rather, Some(exe)])
 }
 
 /// A duplicate with a number that no promised descriptor has.
@@ -226,7 +237,6 @@ fn clone(cgroup: Option<BorrowedFd<'_>>) -> io::Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fd::AsFd as _;
 
     fn sh(script: &str) -> (std::fs::File, Vec<CString>) {
         let exe = std::fs::File::open("/bin/sh").unwrap();
@@ -247,6 +257,7 @@ mod tests {
         let null = std::fs::File::open("/dev/null").unwrap();
         let pid = spawn(&Program {
             exe: exe.as_fd(),
+            rather: None,
             args,
             env: vec![c"PATH=/bin:/usr/bin".to_owned()],
             fds: vec![(null.as_fd(), 0), (write.as_fd(), 1), (write.as_fd(), 2), (write.as_fd(), 3)],
@@ -272,6 +283,7 @@ mod tests {
         let args = vec![c"x".to_owned()];
         let program = Program {
             exe: exe.as_fd(),
+            rather: None,
             args,
             env: Vec::new(),
             fds: Vec::new(),
@@ -281,6 +293,30 @@ mod tests {
             die_with_parent: false,
         };
         assert_eq!(wait_for(spawn(&program).unwrap()), Ended::Code(EXEC_FAILED));
+    }
+
+    #[test]
+    fn a_file_is_executed_rather_than_the_descriptor_if_it_can_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| CString::new(folder.path().join(name).into_os_string().into_encoded_bytes()).unwrap();
+        std::fs::write(folder.path().join("broken"), "\x7fELF").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(folder.path().join("broken"), mode).unwrap();
+        for (rather, code) in [(c"/bin/false".to_owned(), 1), (path("missing"), 7), (path("broken"), 7)] {
+            let (exe, args) = sh("exit 7");
+            let program = Program {
+                exe: exe.as_fd(),
+                rather: Some(&rather),
+                args,
+                env: Vec::new(),
+                fds: Vec::new(),
+                cgroup: None,
+                oom_score_adj: 0,
+                open_files: (100, 200),
+                die_with_parent: false,
+            };
+            assert_eq!(wait_for(spawn(&program).unwrap()), Ended::Code(code), "{rather:?}");
+        }
     }
 
     #[test]

@@ -152,6 +152,7 @@ impl Child {
         }
         let args = ["armlet"].iter().chain(args).map(|arg| CString::new(*arg)).collect::<Result<_, _>>()?;
         let pid = children::spawn(&Program {
+            rather: None,
             exe: exe.as_fd(),
             args,
             env: Vec::new(),

@@ -1,5 +1,6 @@
 //! What is tested, one function each.
 
+use crate::hand_over;
 use crate::harness::{Agent, Node, code, millis, spawn, uid, until};
 use armlet::model::supervise::{
     Ask, ContainerState, ExecExit, ExecSpec, LogLimits, Message, Notice, RefusalCode, Reply, StartSpec,
@@ -28,6 +29,9 @@ const CASES: &[Case] = &[
     ("exec_on_a_terminal", exec_on_a_terminal),
     ("a_container_on_a_terminal", a_container_on_a_terminal),
     ("a_killed_supervisor_leaves_no_survivor", a_killed_supervisor_leaves_no_survivor),
+    ("a_hand_over_keeps_everything", hand_over::a_hand_over_keeps_everything),
+    ("a_hand_over_in_the_middle_of_everything", hand_over::a_hand_over_in_the_middle_of_everything),
+    ("programs_that_are_refused", hand_over::programs_that_are_refused),
     ("hostile_messages", hostile_messages),
     ("idle_is_idle", idle_is_idle),
     ("stopping", stopping),
@@ -338,7 +342,7 @@ fn folder_size(folder: &Path) -> u64 {
     })
 }
 
-fn exec_spec(id: &ContainerId, script: &str) -> ExecSpec {
+pub(crate) fn exec_spec(id: &ContainerId, script: &str) -> ExecSpec {
     ExecSpec {
         id: id.clone(),
         command: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
@@ -349,7 +353,7 @@ fn exec_spec(id: &ContainerId, script: &str) -> ExecSpec {
     }
 }
 
-fn begin(agent: &mut Agent, spec: ExecSpec) -> (u64, Vec<OwnedFd>) {
+pub(crate) fn begin(agent: &mut Agent, spec: ExecSpec) -> (u64, Vec<OwnedFd>) {
     let seq = agent.send(Ask::Exec(spec));
     match agent.reply(seq) {
         (Reply::Exec { session }, fds) => (session, fds),

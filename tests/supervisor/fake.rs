@@ -38,6 +38,32 @@ fn open_terminal() {
     rustix::stdio::dup2_stderr(&end).unwrap();
 }
 
+/// Where a test says what the offered program does instead of looking the document over, by the supervisor's id.
+pub(crate) fn whim(supervisor: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("armlet-look-over-{supervisor}"))
+}
+
+/// The offered program's first role: the real one, unless the test has another wish.
+pub(crate) fn look_over() -> ExitCode {
+    let supervisor = rustix::process::getppid().unwrap().as_raw_pid().unsigned_abs();
+    match fs::read_to_string(whim(supervisor)).as_deref() {
+        Ok("hang") => loop {
+            rustix::event::pause();
+        },
+        Ok("die") => ExitCode::from(9),
+        Ok("babble") => {
+            let mut pipe = fs::File::from(children::inherited(4).unwrap());
+            let _ = pipe.write_all(&[b'x'; 100_000]);
+            ExitCode::SUCCESS
+        }
+        Ok("nonsense") => {
+            fs::File::from(children::inherited(4).unwrap()).write_all(b"{\"answer\":\"perhaps\"}\n").unwrap();
+            ExitCode::SUCCESS
+        }
+        _ => armlet::supervisor::look_over(),
+    }
+}
+
 /// `create <bundle>`: the bundle has a `mode`, a `cgroup` (its folder) and a `script`.
 pub(crate) fn create(args: &[OsString]) -> ExitCode {
     let bundle = PathBuf::from(&args[0]);

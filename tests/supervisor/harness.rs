@@ -7,7 +7,7 @@ use armlet::model::supervise::{
 use armlet::model::{ContainerId, PodUid};
 use armlet::sys::{clock, seqpacket};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::{AsFd as _, OwnedFd};
+use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -75,7 +75,7 @@ impl Node {
     pub(crate) fn agent_with(&self, logs: LogLimits) -> (Agent, Vec<SandboxEntry>, Vec<ContainerEntry>) {
         let mut agent = Agent::connect(&self.socket());
         let (mut pods, mut containers) = (Vec::new(), Vec::new());
-        let seq = agent.send(Ask::Hello { version: 1, logs });
+        let seq = agent.send(Ask::Hello { version: 1, logs, build: String::new() });
         loop {
             match agent.reply(seq).0 {
                 Reply::Welcome { pid, stopping, .. } => assert_eq!((pid, stopping), (self.supervisor.id(), false)),
@@ -204,10 +204,14 @@ impl Agent {
     }
 
     pub(crate) fn send(&mut self, ask: Ask) -> u64 {
+        self.send_with(ask, &[])
+    }
+
+    pub(crate) fn send_with(&mut self, ask: Ask, fds: &[BorrowedFd<'_>]) -> u64 {
         self.seq += 1;
         let request = serde_json::to_vec(&Request { seq: self.seq, ask }).unwrap();
         until("the socket takes the request", || {
-            seqpacket::send(self.socket.as_fd(), &request, &[]).unwrap().then_some(())
+            seqpacket::send(self.socket.as_fd(), &request, fds).unwrap().then_some(())
         });
         self.seq
     }
@@ -232,6 +236,16 @@ impl Agent {
                     assert_eq!(seq, wanted);
                     return (reply, fds);
                 }
+                (Message::Notice { notice }, _) => self.notices.push(notice),
+            }
+        }
+    }
+
+    /// The next answer, whichever it is.
+    pub(crate) fn any_reply(&mut self) -> (u64, Reply, Vec<OwnedFd>) {
+        loop {
+            match self.next(PATIENCE_MS).expect("the supervisor is there") {
+                (Message::Reply { seq, reply }, fds) => return (seq, reply, fds),
                 (Message::Notice { notice }, _) => self.notices.push(notice),
             }
         }

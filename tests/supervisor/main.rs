@@ -6,6 +6,7 @@
 
 mod cases;
 mod fake;
+mod hand_over;
 mod harness;
 mod joint;
 
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
     match args.first().and_then(|a| a.to_str()) {
         Some("supervisor") => armlet::supervisor::run(rest),
         Some(role::LOGGER) => armlet::supervisor::logger::run(),
+        Some(role::LOOK_OVER) => fake::look_over(),
         Some(role::CREATE) => fake::create(rest),
         Some(role::EXEC) => fake::exec(),
         Some("@joint") => joint::run(),

@@ -213,7 +213,7 @@ impl Supervisor {
     }
 
     /// Removes a create child's group, now or when its last process has gone.
-    fn remove_group_soon(&mut self, group: String, now: Now) {
+    pub(super) fn remove_group_soon(&mut self, group: String, now: Now) {
         warn("kill what a create child left", self.groups.kill(&group));
         if self.groups.remove(&group).is_err() {
             self.stale_groups.insert(group);
@@ -234,7 +234,7 @@ fn create_group(id: &ContainerId) -> String {
     format!("{OWN}/create-{id}")
 }
 
-fn warn<T>(operation: &str, result: io::Result<T>) {
+pub(super) fn warn<T>(operation: &str, result: io::Result<T>) {
     if let Err(e) = result {
         tracing::warn!(operation, error = %e, "failed");
     }

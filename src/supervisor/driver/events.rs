@@ -25,11 +25,7 @@ impl Supervisor {
             Source::Signals => self.signals(now),
             Source::Listener => self.accept(),
             Source::Link(number) => self.requests(*number, now),
-            Source::Logger => {
-                for id in self.logs.receive(&mut self.buffer) {
-                    self.table.drained(&id);
-                }
-            }
+            Source::Logger => self.logger(),
             Source::Report(id) => self.create_reports(id, now),
             Source::Console(id) => self.console(id, now),
             Source::Group(id) => self.group_changed(id, now),
@@ -37,8 +33,16 @@ impl Supervisor {
             Source::ExecConsole(session) => self.exec_console(*session),
             Source::ExecGroup(session) => self.left_group_changed(*session),
             Source::Helper(pod) => self.helper(pod, now),
+            Source::LookOver => self.read_answer(),
             // Only the logger reads outputs.
             Source::Output(..) => {}
+        }
+    }
+
+    /// The logger has something to say.
+    fn logger(&mut self) {
+        for id in self.logs.receive(&mut self.buffer) {
+            self.table.drained(&id);
         }
     }
 
@@ -55,9 +59,9 @@ impl Supervisor {
     fn requests(&mut self, number: u64, now: Now) {
         for _ in 0..REQUESTS_AT_A_TIME {
             match self.links.receive(number, &mut self.buffer) {
-                Incoming::Message(len) => {
+                Incoming::Message(len, fd) => {
                     let message = self.buffer.get(..len).unwrap_or_default().to_vec();
-                    self.request(number, &message, now);
+                    self.request(number, &message, fd, now);
                     self.settle(now);
                 }
                 Incoming::TooLong => self.malformed(number, &[], "the message is too long"),
@@ -127,6 +131,8 @@ impl Supervisor {
             }
             Some(Who::Helper(pod)) => self.helper(&pod, now),
             Some(Who::First(_) | Who::ExecFirst(_)) => {}
+            None if self.logs.pid() == Some(pid) => self.logger(),
+            None if self.lookers.contains_key(&pid) => self.read_answer(),
             None => {
                 let starting: Vec<ContainerId> = self.starting.keys().cloned().collect();
                 for id in starting {
@@ -152,9 +158,14 @@ impl Supervisor {
             Some(Who::ExecFirst(session)) => self.table.exec_first_ended(session, pid, ended.how),
             Some(Who::Helper(pod)) => self.table.helper_ended(&pod, pid),
             None if self.logs.pid() == Some(pid) => {
-                tracing::error!(how = ?ended.how, "the logger ended");
+                if self.logs.has_left() {
+                    tracing::info!("the logger of the build before has left");
+                } else {
+                    tracing::error!(how = ?ended.how, "the logger ended");
+                }
                 self.logs.ended(&mut self.poller, ended.at);
             }
+            None if self.lookers.contains_key(&pid) => self.looker_ended(pid, ended.how, ended.at),
             None if self.node.child_ended(pid, ended.how, ended.at) => {}
             None => {
                 self.orphans = self.orphans.saturating_add(1);

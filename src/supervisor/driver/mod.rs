@@ -1,7 +1,9 @@
 //! The one loop: waits, tells the table what happened, performs what follows.
 
+mod adopt;
 mod effects;
 mod events;
+mod offer;
 mod requests;
 
 use super::groups::Groups;
@@ -18,6 +20,7 @@ use crate::model::supervise::{ContainerState, Exit, MAX_MESSAGE, Notice, Sandbox
 use crate::model::time::Now;
 use crate::model::{BootTime, ContainerId, Millis, PodUid};
 use crate::sys::{clock, exe, files, memory, seqpacket, signals};
+use offer::{Offer, Outcome};
 use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -26,12 +29,15 @@ use std::io;
 const MEMORY_MIN: &str = "16777216";
 /// How long nothing may have started before the code for that is let go.
 pub(super) const TRIM_PAUSE: Millis = Millis(5_000);
+/// What is read as an event.
+const SIGNALS: [i32; 6] = [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGPWR, libc::SIGUSR1, libc::SIGUSR2];
 /// Create children at work at the same time, per processor.
 const CREATES_PER_CPU: usize = 2;
 
 /// The supervisor.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
+    options: Options,
     table: Table,
     poller: Poller,
     links: Links,
@@ -62,8 +68,17 @@ pub(crate) struct Supervisor {
     buffer: Box<[u8]>,
     creates: u64,
     orphans: u64,
+    /// A program that is being looked at, to be the supervisor from then on.
+    offer: Option<Offer>,
+    /// What was offered last on a connection and not taken.
+    refused: Option<(u64, String)>,
+    /// Children that look or have looked a document over, and their cgroups.
+    lookers: BTreeMap<u32, String>,
+    /// Who is to be told how the hand-over ended that this program came by.
+    outcome: Option<Outcome>,
+    hand_overs: u64,
     node: Node,
-    _lock: OwnedFd,
+    lock: OwnedFd,
 }
 
 /// What is held of a container that is being created.
@@ -111,13 +126,13 @@ impl Supervisor {
         groups.clear_own();
         let records = Records::open(&options.run).map_err(failed("open the records"))?;
         let mut poller = Poller::new().map_err(failed("make the epoll set"))?;
-        let list = [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGPWR, libc::SIGUSR1, libc::SIGUSR2];
-        let signal_fd = signals::take_over(&list).map_err(failed("take over the signals"))?;
+        let signal_fd = signals::take_over(&SIGNALS).map_err(failed("take over the signals"))?;
         let signals = poller.add(signal_fd, Source::Signals, Interest::Read).map_err(failed("watch the signals"))?;
         let socket = seqpacket::listen(&options.run.join("supervisor.sock")).map_err(failed("open the socket"))?;
         let listener = poller.add(socket, Source::Listener, Interest::Read).map_err(failed("watch the socket"))?;
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let mut supervisor = Self {
+            options: options.clone(),
             table: Table::new(cpus.saturating_mul(CREATES_PER_CPU)),
             poller,
             links: Links::default(),
@@ -142,8 +157,13 @@ impl Supervisor {
             buffer: vec![0; MAX_MESSAGE].into_boxed_slice(),
             creates: 0,
             orphans: 0,
+            offer: None,
+            refused: None,
+            lookers: BTreeMap::new(),
+            outcome: None,
+            hand_overs: 0,
             node,
-            _lock: lock,
+            lock,
         };
         supervisor.take_over_survivors(clock::now());
         Ok(supervisor)
@@ -187,7 +207,13 @@ impl Supervisor {
         loop {
             let now = clock::now();
             self.table.tick(now);
+            self.tick_offer(now);
             self.settle(now);
+            self.tell_outcome();
+            if self.offer_is_accepted() {
+                self.hand_over();
+                continue;
+            }
             if self.trim_at.is_some_and(|at| at <= now.boot) {
                 self.trim_at = None;
                 memory::forget_code();
@@ -220,8 +246,14 @@ impl Supervisor {
 
     /// Milliseconds until something is due; a deadline is over once its millisecond has passed.
     fn timeout(&self, now: Now) -> Option<u64> {
-        let deadlines =
-            [self.table.deadline(), self.logs.deadline(), self.node.deadline(), self.stale_at, self.trim_at];
+        let deadlines = [
+            self.table.deadline(),
+            self.logs.deadline(),
+            self.node.deadline(),
+            self.stale_at,
+            self.trim_at,
+            self.offer_deadline(),
+        ];
         deadlines.into_iter().flatten().min().map(|at| at.since(now.boot).0)
     }
 

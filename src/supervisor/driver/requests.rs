@@ -8,29 +8,33 @@ use crate::supervisor::poller::{Interest, Source};
 use crate::supervisor::roles;
 use crate::supervisor::streams::{self, ReportPipe};
 use crate::supervisor::table::{Asker, ExecPlan};
-use crate::sys::exe;
+use crate::sys::{build, exe};
+use rustix::fd::OwnedFd;
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde::Deserialize;
 use std::io;
 
 impl Supervisor {
-    pub(super) fn request(&mut self, link: u64, message: &[u8], now: Now) {
+    pub(super) fn request(&mut self, link: u64, message: &[u8], fd: Option<OwnedFd>, now: Now) {
         let request: Request = match serde_json::from_slice(message) {
             Ok(request) => request,
             Err(e) => return self.malformed(link, message, &format!("the message cannot be read: {e}")),
         };
         let asker = Asker { link, seq: request.seq };
-        let open_to_all = matches!(request.ask, Ask::Hello { .. } | Ask::Stats);
+        let open_to_all = matches!(request.ask, Ask::Hello { .. } | Ask::Stats | Ask::HandOver { .. });
         if !open_to_all && self.links.agent() != Some(link) {
             return self.refuse(asker, RefusalCode::Conflict, "say hello first");
         }
-        self.ask(asker, request.ask, now);
+        match request.ask {
+            Ask::HandOver { build } => self.take_offer(asker, build, fd, now),
+            ask => self.ask(asker, ask, now),
+        }
     }
 
     fn ask(&mut self, asker: Asker, ask: Ask, now: Now) {
         match ask {
-            Ask::Hello { version, logs } => {
-                tracing::info!(version, "an agent said hello");
+            Ask::Hello { version, logs, build } => {
+                tracing::info!(version, build, "an agent said hello");
                 self.logs.set_limits(logs);
                 self.hello(asker);
                 self.table.agent_changed(asker.link, now);
@@ -48,6 +52,7 @@ impl Supervisor {
                 let stats = self.stats();
                 self.reply(asker, Reply::Stats(stats));
             }
+            Ask::HandOver { .. } => {}
             Ask::PowerOff { reboot } => {
                 if self.node.is_process_one() {
                     self.node.power_off(reboot);
@@ -69,7 +74,7 @@ impl Supervisor {
         self.refuse(Asker { link, seq }, RefusalCode::Malformed, why);
     }
 
-    fn refuse(&mut self, asker: Asker, code: RefusalCode, message: &str) {
+    pub(super) fn refuse(&mut self, asker: Asker, code: RefusalCode, message: &str) {
         self.reply(asker, Reply::Refused { code, message: message.to_owned() });
     }
 
@@ -85,7 +90,7 @@ impl Supervisor {
         let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let welcome = Reply::Welcome {
             version: PROTOCOL,
-            build: env!("CARGO_PKG_VERSION").to_owned(),
+            build: build::identity().to_owned(),
             boot_id: boot_id.trim().to_owned(),
             pid: std::process::id(),
             stopping: self.node.is_stopping(),
@@ -106,6 +111,8 @@ impl Supervisor {
             creates: self.creates,
             orphans_reaped: self.orphans,
             log_bytes_dropped: self.logs.dropped_total(),
+            build: build::identity().to_owned(),
+            hand_overs: self.hand_overs,
         }
     }
 

@@ -15,8 +15,9 @@ use crate::sys::children::Ended;
 use crate::sys::{children, clock, signals};
 use cmdline::Settings;
 use rustix::fd::OwnedFd;
-use std::ffi::OsString;
-use std::path::Path;
+use serde::{Deserialize, Serialize};
+use std::ffi::{CString, OsString};
+use std::path::{Path, PathBuf};
 
 /// How long the agent may take to stop the pods. A second request to stop ends the wait.
 const STOP_WAIT: Millis = Millis(90_000);
@@ -32,7 +33,8 @@ const SYNC_WAIT: Millis = Millis(20_000);
 const LONGEST_PAUSE: Millis = Millis(10_000);
 
 /// The node: of process 1, or a guest on another distribution.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub(crate) struct Node {
     stopping: Option<Stopping>,
     power_off: Option<bool>,
@@ -40,7 +42,8 @@ pub(crate) struct Node {
     own: Option<Own>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Stopping {
     reboot: bool,
     told: bool,
@@ -50,17 +53,28 @@ struct Stopping {
 }
 
 /// What only process 1 has.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Own {
     agent: Kept,
     network: Option<Kept>,
 }
 
 /// A child that is started again whenever it ends.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Kept {
     args: Vec<String>,
-    group: &'static str,
+    group: String,
+    /// A program of its own, if one lies there.
+    #[serde(default)]
+    file: Option<PathBuf>,
+    /// It was started last without looking for that.
+    #[serde(default)]
+    without: bool,
+    /// It has come so far that it could be talked to.
+    #[serde(default)]
+    greeted: bool,
     pid: Option<u32>,
     start_at: Option<BootTime>,
     pause: Millis,
@@ -68,15 +82,35 @@ struct Kept {
 }
 
 impl Kept {
-    fn new(args: Vec<String>, group: &'static str) -> Self {
-        Self { args, group, pid: None, start_at: Some(BootTime(0)), pause: Millis(100), started: BootTime(0) }
+    fn new(args: Vec<String>, group: &str, file: Option<&str>) -> Self {
+        Self {
+            args,
+            group: group.to_owned(),
+            file: file.map(PathBuf::from),
+            without: false,
+            greeted: false,
+            pid: None,
+            start_at: Some(BootTime(0)),
+            pause: Millis(100),
+            started: BootTime(0),
+        }
     }
 
     fn start_if_due(&mut self, exe: &OwnedFd, groups: &Groups, now: Now) {
         if self.start_at.is_none_or(|at| at > now.boot) {
             return;
         }
-        let role = Role { args: &self.args, group: self.group, oom_score_adj: -998, die_with_parent: false };
+        let file = self.file.as_ref().filter(|_| !self.without);
+        // A path with a NUL in it names no file.
+        let file = file.and_then(|f| CString::new(f.as_os_str().as_encoded_bytes()).ok());
+        let role = Role {
+            args: &self.args,
+            rather: file.as_deref(),
+            group: &self.group,
+            oom_score_adj: -998,
+            die_with_parent: false,
+        };
+        self.greeted = false;
         match roles::own(exe, groups, &role, None) {
             Ok(pid) => {
                 self.pid = Some(pid);
@@ -101,9 +135,12 @@ impl Kept {
             return true;
         }
         tracing::error!(role = ?self.args, ?how, "a role ended: it is started again");
-        if now.boot.since(self.started) > LONGEST_PAUSE {
+        let lasted = now.boot.since(self.started) > LONGEST_PAUSE;
+        if lasted {
             self.pause = Millis(100);
         }
+        // One that came to nothing may be a file that is broken: every other try goes without it.
+        self.without = self.file.is_some() && !self.without && !(lasted && self.greeted);
         self.pause_from(now);
         true
     }
@@ -115,6 +152,9 @@ impl Kept {
 }
 
 const NETWORK: &str = "network";
+/// On process 1 the agent is this program rather than process 1's own, if it is there: how a node is upgraded whose first
+/// program lies in an initramfs. The agent then hands it to process 1.
+const AGENT_FILE: &str = "/var/lib/armlet/bin/armlet";
 
 impl Node {
     /// Off process 1: somebody else starts the agent and stops the machine.
@@ -126,9 +166,9 @@ impl Node {
     pub(crate) fn boot(args: &[OsString]) -> Self {
         let settings: Settings = boot::boot(args);
         let line = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
-        let network = boot::network_role(&settings, &line).map(|args| Kept::new(args, NETWORK));
+        let network = boot::network_role(&settings, &line).map(|args| Kept::new(args, NETWORK, None));
         let agent = [vec!["agent".to_owned()], settings.agent].concat();
-        Self { own: Some(Own { agent: Kept::new(agent, "agent"), network }), ..Self::default() }
+        Self { own: Some(Own { agent: Kept::new(agent, "agent", Some(AGENT_FILE)), network }), ..Self::default() }
     }
 
     pub(crate) fn is_process_one(&self) -> bool {
@@ -168,6 +208,9 @@ impl Node {
     pub(crate) fn agent_changed(&mut self) {
         if let Some(stopping) = &mut self.stopping {
             stopping.told = false;
+        }
+        if let Some(own) = &mut self.own {
+            own.agent.greeted = true;
         }
     }
 

@@ -33,8 +33,15 @@ pub(crate) struct Cutter {
 }
 
 impl Cutter {
-    pub(crate) fn new(stream: Stream) -> Self {
-        Self { stream, half: Vec::new() }
+    /// `half` is what an earlier logger had begun to read.
+    pub(crate) fn new(stream: Stream, mut half: Vec<u8>) -> Self {
+        half.truncate(MAX_TEXT);
+        Self { stream, half }
+    }
+
+    /// The line that has begun.
+    pub(crate) fn into_half(self) -> Vec<u8> {
+        self.half
     }
 
     /// Takes `input` and appends whole log lines, stamped `stamp`, to `out` until that holds `limit` bytes or more.
@@ -87,7 +94,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn cut_all(chunks: &[&[u8]], limit: usize) -> Vec<u8> {
-        let (mut cutter, mut all) = (Cutter::new(Stream::Stdout), Vec::new());
+        let (mut cutter, mut all) = (Cutter::new(Stream::Stdout, Vec::new()), Vec::new());
         for chunk in chunks {
             let mut rest = *chunk;
             while !rest.is_empty() {
@@ -121,6 +128,21 @@ mod tests {
         check(format!("{}\n", x(MAX_TEXT + 1)).as_bytes(), &format!("T stdout P {}\nT stdout F x\n", x(MAX_TEXT)));
         let p = format!("T stdout P {}\n", x(MAX_TEXT));
         check(x(3 * MAX_TEXT).as_bytes(), &format!("{p}{p}T stdout F {}\n", x(MAX_TEXT)));
+    }
+
+    #[test]
+    fn a_line_goes_on_in_the_next_logger() {
+        for input in [&b"one\ntwo\nthree"[..], &[b'x'; MAX_TEXT + 10], &[b'\n'; 3]] {
+            for at in 0..input.len() {
+                let (before, after) = input.split_at(at);
+                let (mut first, mut out) = (Cutter::new(Stream::Stdout, Vec::new()), Vec::new());
+                assert!(first.cut(before, "T", &mut out, usize::MAX).is_empty());
+                let mut second = Cutter::new(Stream::Stdout, first.into_half());
+                assert!(second.cut(after, "T", &mut out, usize::MAX).is_empty());
+                second.finish("T", &mut out);
+                assert_eq!(out, cut_all(&[input], usize::MAX), "{at}");
+            }
+        }
     }
 
     proptest! {

@@ -14,16 +14,17 @@ use super::roles::LOGGER_SOCKET;
 use crate::model::supervise::{LogLimits, MAX_MESSAGE};
 use crate::model::time::Now;
 use crate::model::{BootTime, ContainerId, Millis, PodUid};
-use crate::sys::{children, clock, log, memory, seqpacket};
+use crate::sys::{children, clock, exe, log, memory, seqpacket};
 use file::LogFile;
 use lines::{Cutter, Stream};
 use protocol::{Order, Report};
 use rotation::Seen;
+use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -130,7 +131,7 @@ impl Logger {
         }
     }
 
-    /// `false`: the supervisor has gone.
+    /// `false`: the supervisor has gone, or wants another logger.
     fn orders(&mut self, now: Now) -> bool {
         loop {
             let mut message = vec![0; MAX_MESSAGE / 4];
@@ -142,14 +143,38 @@ impl Logger {
             self.trim_at = Some(now.boot + TRIM_PAUSE);
             match serde_json::from_slice(message.get(..got.len).unwrap_or_default()) {
                 Ok(Order::Limits(limits)) => self.limits = sensible(limits),
-                Ok(Order::Open { id, pod, path }) => self.open(id, pod, PathBuf::from(path), got.fds),
+                Ok(Order::Open { id, pod, path, halves }) => {
+                    self.open(id, pod, PathBuf::from(path), outputs(got.fds, halves));
+                }
                 Ok(Order::Finish { id }) => self.finish(&id, now),
+                Ok(Order::Leave) => {
+                    self.leave(now);
+                    return false;
+                }
                 Err(e) => tracing::error!(error = %e, "an order cannot be read"),
             }
         }
     }
 
-    fn open(&mut self, id: ContainerId, pod: PodUid, path: PathBuf, fds: Vec<OwnedFd>) {
+    /// Gives back the lines that have begun. All others are in their files; what is not read stays in the pipes.
+    fn leave(&mut self, now: Now) {
+        self.tell_dropped(now, true);
+        for (id, log) in &mut self.logs {
+            for (index, slot) in log.sources.iter_mut().enumerate() {
+                let half = slot.take().map(|(_, cutter)| cutter.into_half()).unwrap_or_default();
+                if half.is_empty() {
+                    continue;
+                }
+                let said = exe::sealed_bytes("half a line", &half)
+                    .and_then(|half| send_and_wait(&self.socket.fd, &Report::Half { id: id.clone(), index }, &half));
+                if let Err(e) = said {
+                    tracing::error!(container = %id, error = %e, "half a line is lost");
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, id: ContainerId, pod: PodUid, path: PathBuf, outputs: Vec<(OwnedFd, Vec<u8>)>) {
         if self.logs.contains_key(&id) {
             return;
         }
@@ -157,14 +182,14 @@ impl Logger {
             self.roots.insert(root.to_owned());
         }
         let mut sources = [None, None];
-        for (index, (fd, slot)) in fds.into_iter().zip(&mut sources).enumerate() {
+        for (index, ((fd, half), slot)) in outputs.into_iter().zip(&mut sources).enumerate() {
             let stream = if index == 0 { Stream::Stdout } else { Stream::Stderr };
             let source = Source::Output(id.clone(), index);
             let watched = rustix::io::ioctl_fionbio(&fd, true)
                 .map_err(io::Error::from)
                 .and_then(|()| self.poller.add(fd, source, Interest::Read));
             match watched {
-                Ok(watched) => *slot = Some((watched, Cutter::new(stream))),
+                Ok(watched) => *slot = Some((watched, Cutter::new(stream, half))),
                 Err(e) => tracing::error!(container = %id, error = %e, "an output cannot be watched"),
             }
         }
@@ -377,6 +402,36 @@ impl Logger {
             tracing::warn!("a report could not be sent");
         }
     }
+}
+
+/// Each output with the line that had begun there: their memory files follow behind the outputs.
+fn outputs(mut fds: Vec<OwnedFd>, halves: [bool; 2]) -> Vec<(OwnedFd, Vec<u8>)> {
+    let files = fds.split_off(fds.len().saturating_sub(halves.iter().filter(|half| **half).count()));
+    let mut files = files.into_iter();
+    let mut half = |there: bool| if there { files.next().map(read_half).unwrap_or_default() } else { Vec::new() };
+    let halves = halves.map(&mut half);
+    fds.into_iter().zip(halves).collect()
+}
+
+fn read_half(file: OwnedFd) -> Vec<u8> {
+    let mut half = Vec::new();
+    let most = u64::try_from(lines::MAX_TEXT).unwrap_or(u64::MAX);
+    match fs::File::from(file).take(most).read_to_end(&mut half) {
+        Ok(_) => half,
+        Err(e) => {
+            tracing::error!(error = %e, "half a line is lost");
+            Vec::new()
+        }
+    }
+}
+
+/// Sends a report, waiting while the socket is full.
+fn send_and_wait(socket: &OwnedFd, report: &Report, fd: &OwnedFd) -> io::Result<()> {
+    let bytes = serde_json::to_vec(report)?;
+    while !seqpacket::send(socket.as_fd(), &bytes, &[fd.as_fd()])? {
+        rustix::event::poll(&mut [PollFd::new(socket, PollFlags::OUT)], None)?;
+    }
+    Ok(())
 }
 
 fn folders(of: &Path) -> Vec<PathBuf> {

@@ -18,12 +18,18 @@ pub(crate) enum Order {
         pod: PodUid,
         /// The file to append to.
         path: String,
+        /// For each output, whether another descriptor follows behind all those: a memory file with the line that an
+        /// earlier logger had begun to read.
+        #[serde(default)]
+        halves: [bool; 2],
     },
     /// The container has ended: write what is left and let go of it.
     Finish {
         /// Which container.
         id: ContainerId,
     },
+    /// Give back what is not written and end: another build of the logger follows.
+    Leave,
 }
 
 /// From the logger to the supervisor.
@@ -41,5 +47,12 @@ pub(crate) enum Report {
         id: ContainerId,
         /// Bytes since this was last said.
         bytes: u64,
+    },
+    /// A line that has begun, of a logger that leaves: in the memory file beside it.
+    Half {
+        /// Which container.
+        id: ContainerId,
+        /// Which of its outputs, 0 or 1.
+        index: usize,
     },
 }

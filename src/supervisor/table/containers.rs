@@ -5,6 +5,7 @@ use crate::model::supervise::{ChildReport, ContainerEntry, ContainerState, Exit,
 use crate::model::time::Now;
 use crate::model::{BootTime, ContainerId, Millis};
 use crate::sys::children::Ended;
+use serde::{Deserialize, Serialize};
 
 /// The most containers, those included whose exit is not yet forgotten.
 pub(crate) const MAX_CONTAINERS: usize = 1024;
@@ -20,15 +21,18 @@ const DRAIN_WAIT: Millis = Millis(2000);
 const CREATE_LIMITS: (u64, u64) = (1_000, 600_000);
 
 /// One attempt.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Container {
     pub(super) entry: ContainerEntry,
+    #[serde(default)]
     pub(super) bundle: String,
     phase: Phase,
+    #[serde(default)]
     askers: Vec<Asker>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 enum Phase {
     /// Waits for its turn: few create children work at a time.
     Queued,
@@ -43,7 +47,7 @@ enum Phase {
 }
 
 /// How and when a container's first process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EndedFirst {
     /// How.
     pub(crate) how: Ended,
@@ -66,6 +70,10 @@ impl Container {
             Phase::Running { pid } => Some(pid),
             _ => None,
         }
+    }
+
+    pub(super) fn is_creating(&self) -> bool {
+        matches!(self.phase, Phase::Creating { .. })
     }
 
     pub(super) fn is_over(&self) -> bool {

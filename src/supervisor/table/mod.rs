@@ -15,11 +15,12 @@ use crate::model::{BootTime, ContainerId, PodUid};
 use crate::sys::children::Ended;
 use containers::Container;
 use sandboxes::Sandbox;
+use serde::{Deserialize, Serialize};
 use sessions::Session;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Which request of which connection waits for an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Asker {
     /// Number of the connection; never used twice.
     pub(crate) link: u64,
@@ -76,7 +77,8 @@ pub(crate) enum Effect {
 }
 
 /// What a child of the supervisor is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) enum Who {
     /// The create child of a container.
     Create(ContainerId),
@@ -94,7 +96,7 @@ pub(crate) enum Who {
 pub(crate) type Refusal = (RefusalCode, String);
 
 /// An ended child that nobody claimed yet: its report may still be unread.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Stray {
     pid: u32,
     how: Ended,
@@ -102,8 +104,10 @@ struct Stray {
 
 const MAX_STRAYS: usize = 256;
 
-/// All that the supervisor knows of pods.
-#[derive(Debug, Default)]
+/// All that the supervisor knows of pods. One build hands it to another as it is written here (see
+/// [`hand_over`](super::hand_over)): fields of this and of what it holds are only added, and have defaults.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub(crate) struct Table {
     containers: BTreeMap<ContainerId, Container>,
     sandboxes: BTreeMap<PodUid, Sandbox>,
@@ -114,6 +118,8 @@ pub(crate) struct Table {
     creating: usize,
     max_creating: usize,
     last_session: u64,
+    /// Nothing is handed over before all of these are done.
+    #[serde(skip)]
     effects: Vec<Effect>,
 }
 
@@ -121,6 +127,26 @@ impl Table {
     /// An empty table that lets at most `max_creating` create children work at the same time.
     pub(crate) fn new(max_creating: usize) -> Self {
         Self { max_creating: max_creating.max(1), ..Self::default() }
+    }
+
+    /// Makes sure of a table that was handed over: that its bounds are kept, and that it counts right.
+    ///
+    /// # Errors
+    /// What there is too much of.
+    pub(crate) fn settle_in(&mut self) -> Result<(), &'static str> {
+        let bounds = [
+            (self.containers.len() > containers::MAX_CONTAINERS, "too many containers"),
+            (self.sandboxes.len() > sandboxes::MAX_SANDBOXES, "too many sandboxes"),
+            (self.sessions.len() > sessions::MAX_SESSIONS, "too many sessions"),
+            (self.strays.len() > MAX_STRAYS, "too many ended children"),
+            (self.queue.len() > self.containers.len(), "more starts than containers"),
+        ];
+        if let Some((_, what)) = bounds.iter().find(|(broken, _)| *broken) {
+            return Err(what);
+        }
+        self.max_creating = self.max_creating.max(1);
+        self.creating = self.containers.values().filter(|c| c.is_creating()).count();
+        Ok(())
     }
 
     /// Takes what is to be done. Performing it may bring more.

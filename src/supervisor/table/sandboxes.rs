@@ -4,15 +4,17 @@ use super::{Asker, Effect, Refusal, Table, Who};
 use crate::model::supervise::{RefusalCode, Reply, SandboxEntry, SandboxSpec};
 use crate::model::time::Now;
 use crate::model::{BootTime, Millis, PodUid};
+use serde::{Deserialize, Serialize};
 
-const MAX_SANDBOXES: usize = 512;
+pub(super) const MAX_SANDBOXES: usize = 512;
 const MAX_ASKERS: usize = 8;
 const MAX_SYSCTLS: usize = 64;
 /// How long a helper may take.
 const MAKE_WAIT: Millis = Millis(10_000);
 
 /// One pod's namespaces.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub(super) enum Sandbox {
     Making { spec: SandboxSpec, helper: Option<u32>, askers: Vec<Asker>, deadline: BootTime },
     Held(SandboxEntry),

@@ -5,8 +5,9 @@ use crate::model::supervise::{ChildReport, ExecExit, ExecSpec, RefusalCode};
 use crate::model::time::Now;
 use crate::model::{BootTime, ContainerId, Millis};
 use crate::sys::children::Ended;
+use serde::{Deserialize, Serialize};
 
-const MAX_SESSIONS: usize = 128;
+pub(super) const MAX_SESSIONS: usize = 128;
 /// How long the exec child may take until the program runs.
 const READY_WAIT: Millis = Millis(30_000);
 /// How long a killed session is waited for before it is told as over.
@@ -16,7 +17,8 @@ const KILL_WAIT: Millis = Millis(2_000);
 const ORPHAN_WAIT: Millis = Millis(5_000);
 
 /// One session.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Session {
     container: ContainerId,
     asker: Asker,
