@@ -15,6 +15,9 @@ CAMPAIGN_SECONDS ?= 3600
 export CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 target := $(CARGO_TARGET_DIR)
 
+# Where the guests' tests find what they try.
+binaries = ARMLET_BINARY=$$(cat $(target)/vm-binary) ARMLET_OTHER_BINARY=$$(cat $(target)/other-binary)
+
 say = @printf '\033[1m==>\033[0m %s\n'
 
 .PHONY: help
@@ -43,6 +46,11 @@ build: ## the static aarch64 binary as released (fat LTO: some minutes)
 vm-binary:
 	@cross/build.sh $(VM_PROFILE) >$(target)/vm-binary
 
+# Another version of it, to upgrade to and back: built first, since both have the same name for cargo.
+.PHONY: other-binary
+other-binary:
+	@cross/other.sh $(VM_PROFILE) >$(target)/other-binary
+
 .PHONY: demo
 demo: guest-setup vm-binary ## boot a node in QEMU, run a pod on it, show it working, power off
 	@ARMLET_BINARY=$$(cat $(target)/vm-binary) cargo run --quiet --locked -p armlet-vm --bin demo
@@ -60,15 +68,17 @@ check: ## format, lints, licences and sources of dependencies
 test: test-setup ## every ring of tests: on this machine, then in the guest
 	$(say) "tests on this machine"
 	@cargo test --workspace --locked
+	@$(MAKE) other-binary
 	@$(MAKE) vm-binary
 	$(say) "tests in the guest"
-	@ARMLET_BINARY=$$(cat $(target)/vm-binary) cargo test --locked --test qemu
+	@$(binaries) cargo test --locked --test qemu
 
 .PHONY: campaign
-campaign: test-setup vm-binary ## the long tests in full: CAMPAIGN_SECONDS of them
-	@ARMLET_BINARY=$$(cat $(target)/vm-binary) ARMLET_CAMPAIGN_SECONDS=$(CAMPAIGN_SECONDS) PROPTEST_CASES=20000 \
-	    cargo test --workspace --locked
-	@ARMLET_BINARY=$$(cat $(target)/vm-binary) ARMLET_CAMPAIGN_SECONDS=$(CAMPAIGN_SECONDS) cargo test --locked --test qemu
+campaign: test-setup ## the long tests in full: CAMPAIGN_SECONDS of them
+	@$(MAKE) other-binary
+	@$(MAKE) vm-binary
+	@$(binaries) ARMLET_CAMPAIGN_SECONDS=$(CAMPAIGN_SECONDS) PROPTEST_CASES=20000 cargo test --workspace --locked
+	@$(binaries) ARMLET_CAMPAIGN_SECONDS=$(CAMPAIGN_SECONDS) cargo test --locked --test qemu
 
 .PHONY: bench
 bench: guest-setup ## measure speed and size beside crun and podman, in one guest: BENCH_ROUNDS of each, at least 20 for a median

@@ -140,7 +140,8 @@ impl Kept {
             self.pause = Millis(100);
         }
         // One that came to nothing may be a file that is broken: every other try goes without it.
-        self.without = self.file.is_some() && !self.without && !(lasted && self.greeted);
+        let in_order = how == Ended::Code(0) || (lasted && self.greeted);
+        self.without = self.file.is_some() && !self.without && !in_order;
         self.pause_from(now);
         true
     }
@@ -293,4 +294,33 @@ pub(crate) fn give_up() {
     std::thread::sleep(std::time::Duration::from_secs(30));
     rustix::fs::sync();
     let _ = rustix::system::reboot(rustix::system::RebootCommand::Restart);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_file_is_done_without_every_other_time() {
+        let at = |ms| Now { boot: BootTime(ms), ..Now::default() };
+        let mut kept = Kept::new(Vec::new(), "agent", Some("/f"));
+        // How it ended, when, and whether it was talked to; then whether the next goes without the file.
+        for (how, after, greeted, without) in [
+            (Ended::Code(125), 10, false, true),
+            (Ended::Code(1), 10, false, false),
+            (Ended::Signal(11), 10, true, true),
+            (Ended::Signal(9), 60_000, true, false),
+            // It hung before it said anything.
+            (Ended::Signal(9), 60_000, false, true),
+            (Ended::Code(0), 10, true, false),
+        ] {
+            (kept.pid, kept.greeted, kept.started) = (Some(5), greeted, BootTime(0));
+            assert!(kept.ended(5, how, at(after)));
+            assert_eq!(kept.without, without, "{how:?} {after} {greeted}");
+        }
+        let mut other = Kept::new(Vec::new(), NETWORK, None);
+        other.pid = Some(6);
+        assert!(!other.ended(5, Ended::Code(1), at(1)));
+        assert!(other.ended(6, Ended::Code(1), at(1)) && !other.without);
+    }
 }

@@ -4,6 +4,7 @@
 //! same share of every round. What does not fit the node's budget goes, oldest of the noisiest first, and is counted.
 
 mod file;
+mod leave;
 mod lines;
 pub(crate) mod protocol;
 mod rotation;
@@ -14,17 +15,16 @@ use super::roles::LOGGER_SOCKET;
 use crate::model::supervise::{LogLimits, MAX_MESSAGE};
 use crate::model::time::Now;
 use crate::model::{BootTime, ContainerId, Millis, PodUid};
-use crate::sys::{children, clock, exe, log, memory, seqpacket};
+use crate::sys::{children, clock, log, memory, seqpacket};
 use file::LogFile;
 use lines::{Cutter, Stream};
 use protocol::{Order, Report};
 use rotation::Seen;
-use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -144,7 +144,7 @@ impl Logger {
             match serde_json::from_slice(message.get(..got.len).unwrap_or_default()) {
                 Ok(Order::Limits(limits)) => self.limits = sensible(limits),
                 Ok(Order::Open { id, pod, path, halves }) => {
-                    self.open(id, pod, PathBuf::from(path), outputs(got.fds, halves));
+                    self.open(id, pod, PathBuf::from(path), leave::outputs(got.fds, halves));
                 }
                 Ok(Order::Finish { id }) => self.finish(&id, now),
                 Ok(Order::Leave) => {
@@ -152,24 +152,6 @@ impl Logger {
                     return false;
                 }
                 Err(e) => tracing::error!(error = %e, "an order cannot be read"),
-            }
-        }
-    }
-
-    /// Gives back the lines that have begun. All others are in their files; what is not read stays in the pipes.
-    fn leave(&mut self, now: Now) {
-        self.tell_dropped(now, true);
-        for (id, log) in &mut self.logs {
-            for (index, slot) in log.sources.iter_mut().enumerate() {
-                let half = slot.take().map(|(_, cutter)| cutter.into_half()).unwrap_or_default();
-                if half.is_empty() {
-                    continue;
-                }
-                let said = exe::sealed_bytes("half a line", &half)
-                    .and_then(|half| send_and_wait(&self.socket.fd, &Report::Half { id: id.clone(), index }, &half));
-                if let Err(e) = said {
-                    tracing::error!(container = %id, error = %e, "half a line is lost");
-                }
             }
         }
     }
@@ -402,36 +384,6 @@ impl Logger {
             tracing::warn!("a report could not be sent");
         }
     }
-}
-
-/// Each output with the line that had begun there: their memory files follow behind the outputs.
-fn outputs(mut fds: Vec<OwnedFd>, halves: [bool; 2]) -> Vec<(OwnedFd, Vec<u8>)> {
-    let files = fds.split_off(fds.len().saturating_sub(halves.iter().filter(|half| **half).count()));
-    let mut files = files.into_iter();
-    let mut half = |there: bool| if there { files.next().map(read_half).unwrap_or_default() } else { Vec::new() };
-    let halves = halves.map(&mut half);
-    fds.into_iter().zip(halves).collect()
-}
-
-fn read_half(file: OwnedFd) -> Vec<u8> {
-    let mut half = Vec::new();
-    let most = u64::try_from(lines::MAX_TEXT).unwrap_or(u64::MAX);
-    match fs::File::from(file).take(most).read_to_end(&mut half) {
-        Ok(_) => half,
-        Err(e) => {
-            tracing::error!(error = %e, "half a line is lost");
-            Vec::new()
-        }
-    }
-}
-
-/// Sends a report, waiting while the socket is full.
-fn send_and_wait(socket: &OwnedFd, report: &Report, fd: &OwnedFd) -> io::Result<()> {
-    let bytes = serde_json::to_vec(report)?;
-    while !seqpacket::send(socket.as_fd(), &bytes, &[fd.as_fd()])? {
-        rustix::event::poll(&mut [PollFd::new(socket, PollFlags::OUT)], None)?;
-    }
-    Ok(())
 }
 
 fn folders(of: &Path) -> Vec<PathBuf> {

@@ -3,15 +3,23 @@
 use super::node::{Node, data_files};
 use crate::guests::directory;
 use armlet_vm::{Boot, Disk, Initramfs, Kind, binary};
+use std::path::PathBuf;
 use std::time::Duration;
 
 impl Node {
     /// Boots it. Neither a supervisor nor an agent runs yet.
     pub(super) fn by_hand() -> Self {
-        let directory = directory("survival-hand");
+        Self::by_hand_with("survival-hand", &[("armlet", binary().unwrap())])
+    }
+
+    /// The same, in a folder of its own and with these files at `/run/payload`; the one named `armlet` is installed.
+    pub(super) fn by_hand_with(name: &str, payload: &[(&str, PathBuf)]) -> Self {
+        let directory = directory(name);
         let files = directory.join("payload");
         std::fs::create_dir_all(&files).unwrap();
-        std::fs::copy(binary().unwrap(), files.join("armlet")).unwrap();
+        for (name, from) in payload {
+            std::fs::copy(from, files.join(name)).unwrap();
+        }
         let payload = Disk::make(&directory.join("payload.img"), 64, "armlet-payload", Some(&files)).unwrap();
         let data =
             Disk::make(&directory.join("data.img"), 512, "armlet-data", Some(&data_files(&directory, &[]))).unwrap();

@@ -8,6 +8,7 @@ mod by_hand;
 mod kills;
 mod node;
 mod reboot;
+mod upgrade;
 
 use std::time::{Duration, Instant};
 

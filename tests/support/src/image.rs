@@ -69,6 +69,19 @@ pub fn binary() -> Result<PathBuf, Error> {
     stdout_path(command)
 }
 
+/// Another version of the binary under test: `ARMLET_OTHER_BINARY`, or built now with the profile `qemu`.
+///
+/// # Errors
+/// When the build fails.
+pub fn other_binary() -> Result<PathBuf, Error> {
+    if let Some(path) = std::env::var_os("ARMLET_OTHER_BINARY") {
+        return Ok(path.into());
+    }
+    let mut command = Command::new(root().join("cross/other.sh"));
+    command.arg("qemu");
+    stdout_path(command)
+}
+
 /// An ext4 image.
 #[derive(Debug, Clone)]
 pub struct Disk {

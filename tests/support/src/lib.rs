@@ -9,7 +9,7 @@ mod image;
 mod shell;
 
 pub use guest::{Boot, Guest};
-pub use image::{Disk, Initramfs, Kind, binary, root, target};
+pub use image::{Disk, Initramfs, Kind, binary, other_binary, root, target};
 pub use shell::Output;
 
 use std::path::PathBuf;
