@@ -105,6 +105,8 @@ struct Saving<'a> {
     arrival: u64,
     pod: &'a Pod,
     durable: &'a Durable,
+    #[cfg(feature = "other-build")]
+    unheard_of: u32,
 }
 
 /// Bytes that what is remembered of a pod may take beside the pod itself: its last status with all messages, and of each
@@ -118,7 +120,13 @@ pub(super) fn too_large(pod: &Pod) -> Option<(usize, usize)> {
     let containers = pod.spec.init_containers.len().saturating_add(pod.spec.containers.len());
     let memory = containers.saturating_mul(MEMORY_OF_A_CONTAINER).saturating_add(MEMORY);
     let most = MAX_FACT.saturating_sub(memory);
-    let saving = Saving { arrival: u64::MAX, pod, durable: &Durable::default() };
+    let saving = Saving {
+        arrival: u64::MAX,
+        pod,
+        durable: &Durable::default(),
+        #[cfg(feature = "other-build")]
+        unheard_of: 0,
+    };
     let size = serde_json::to_vec(&saving).map_or(0, |bytes| bytes.len());
     (size > most).then_some((most, size))
 }
@@ -127,7 +135,13 @@ impl Slot {
     /// The bytes that the store keeps; none for found remains, of which nothing is known.
     pub(super) fn saved(&self) -> Option<Vec<u8>> {
         let pod = self.pod.as_deref()?;
-        let saving = Saving { arrival: self.arrival, pod, durable: &self.facts.durable };
+        let saving = Saving {
+            arrival: self.arrival,
+            pod,
+            durable: &self.facts.durable,
+            #[cfg(feature = "other-build")]
+            unheard_of: 1,
+        };
         // Maps with text keys and plain numbers: there is nothing that serde_json could refuse.
         serde_json::to_vec(&saving).ok()
     }

@@ -52,6 +52,10 @@ pub enum Ask {
         /// The agent's build (`sys::build`).
         #[serde(default)]
         build: String,
+        /// What no other build knows of.
+        #[cfg(feature = "other-build")]
+        #[serde(default)]
+        unheard_of: u32,
     },
     /// Makes a pod's namespaces and holds them. Safe to repeat. Answer: [`Reply::Pod`].
     CreateSandbox(SandboxSpec),
@@ -224,6 +228,10 @@ pub enum Reply {
         /// The node goes down: [`Notice::Shutdown`] follows.
         #[serde(default)]
         stopping: bool,
+        /// What no other build knows of.
+        #[cfg(feature = "other-build")]
+        #[serde(default)]
+        unheard_of: u32,
     },
     /// One sandbox.
     Pod(SandboxEntry),

@@ -148,7 +148,13 @@ impl Client {
         let socket = Arc::new(Ready::new(seqpacket::connect(&self.path)?)?);
         let mut buffer = vec![0; MAX_MESSAGE];
         let build = build::identity().to_owned();
-        let hello = Ask::Hello { version: PROTOCOL, logs: self.logs.clone(), build };
+        let hello = Ask::Hello {
+            version: PROTOCOL,
+            logs: self.logs.clone(),
+            build,
+            #[cfg(feature = "other-build")]
+            unheard_of: 1,
+        };
         let seq = self.next_seq();
         send(&socket, &Request { seq, ask: hello }, &[]).await.map_err(io::Error::other)?;
         let (table, theirs) = table(&socket, &mut buffer, seq).await?;

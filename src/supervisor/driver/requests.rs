@@ -33,7 +33,7 @@ impl Supervisor {
 
     fn ask(&mut self, asker: Asker, ask: Ask, now: Now) {
         match ask {
-            Ask::Hello { version, logs, build } => {
+            Ask::Hello { version, logs, build, .. } => {
                 tracing::info!(version, build, "an agent said hello");
                 self.logs.set_limits(logs);
                 self.hello(asker);
@@ -94,6 +94,8 @@ impl Supervisor {
             boot_id: boot_id.trim().to_owned(),
             pid: std::process::id(),
             stopping: self.node.is_stopping(),
+            #[cfg(feature = "other-build")]
+            unheard_of: 1,
         };
         let pods = self.table.sandbox_entries().map(|e| Reply::Pod(e.clone()));
         let containers = self.table.container_entries().map(|e| Reply::Container(e.clone()));
