@@ -33,6 +33,11 @@ impl Agent {
 /// Numbered lines, some of them in two writes, so that a hand-over comes in the middle of one.
 const COUNTING: &str = "i=0; while :; do i=$((i+1)); printf 'line '; sleep 0.02; echo $i; done";
 
+/// As fast as a pipe takes it, in bursts, so that it lasts.
+const FLOOD: &str =
+    "i=0; while [ $i -lt 30 ]; do seq $((i * 5000 + 1)) $((i * 5000 + 5000)); i=$((i + 1)); sleep 0.02; done";
+const FLOODED: u32 = 150_000;
+
 fn counted(node: &Node, spec: &StartSpec) -> usize {
     let lines = node.log(spec);
     for (number, line) in (1..).zip(&lines) {
@@ -65,6 +70,9 @@ pub(crate) fn a_hand_over_keeps_everything(cgroup: &Path) {
     let mut ready = [0; 6];
     screen.read_exact(&mut ready).unwrap();
 
+    let flood = node.container("p", "", FLOOD);
+    agent.run(&flood);
+
     let supervisor = node.supervisor.id();
     for round in 0..times() {
         let before = counted(&node, &container);
@@ -83,6 +91,9 @@ pub(crate) fn a_hand_over_keeps_everything(cgroup: &Path) {
         fs::metadata(sandbox.netns.as_ref().unwrap()).unwrap();
     }
     assert_eq!(agent.stats().logger_restarts, 0, "no logger died");
+    assert_eq!(code(&agent.over(&flood)), 0);
+    let lines = node.log(&flood);
+    assert!((1..=FLOODED).map(|n| format!("stdout F {n}")).eq(lines.iter().cloned()), "{} lines", lines.len());
     drop(stdin);
     assert_eq!(agent.exec_over(session), ExecExit::Exited { code: 7 });
     let Reply::Container(entry) = agent.ask(Ask::Start(container.clone())) else { panic!() };
@@ -92,7 +103,7 @@ pub(crate) fn a_hand_over_keeps_everything(cgroup: &Path) {
     agent.ask(Ask::Kill { id: terminal.id.clone() });
     agent.over(&terminal);
     let (mut next, pods, containers) = node.agent();
-    assert_eq!((pods.len(), containers.len()), (1, 2));
+    assert_eq!((pods.len(), containers.len()), (1, 3));
     assert!(!next.notices.iter().any(|n| matches!(n, Notice::LoggerRestarted { .. })));
     next.stats();
 }
