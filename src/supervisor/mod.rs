@@ -116,6 +116,10 @@ pub fn run(args: &[OsString]) -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(None) => ExitCode::SUCCESS,
+        Err(StartError::Replace(e)) => {
+            tracing::error!(error = &e as &dyn std::error::Error, "the supervisor stays what it is");
+            ExitCode::FAILURE
+        }
         Err(e) => {
             tracing::error!(error = &e as &dyn std::error::Error, "the supervisor does not start");
             if process_one {
