@@ -25,13 +25,10 @@ impl Supervisor {
         if !open_to_all && self.links.agent() != Some(link) {
             return self.refuse(asker, RefusalCode::Conflict, "say hello first");
         }
-        match request.ask {
-            Ask::HandOver { build } => self.take_offer(asker, build, fd, now),
-            ask => self.ask(asker, ask, now),
-        }
+        self.ask(asker, request.ask, fd, now);
     }
 
-    fn ask(&mut self, asker: Asker, ask: Ask, now: Now) {
+    fn ask(&mut self, asker: Asker, ask: Ask, fd: Option<OwnedFd>, now: Now) {
         match ask {
             Ask::Hello { version, logs, build, .. } => {
                 tracing::info!(version, build, "an agent said hello");
@@ -52,7 +49,7 @@ impl Supervisor {
                 let stats = self.stats();
                 self.reply(asker, Reply::Stats(stats));
             }
-            Ask::HandOver { .. } => {}
+            Ask::HandOver { build } => self.take_offer(asker, build, fd, now),
             Ask::PowerOff { reboot } => {
                 if self.node.is_process_one() {
                     self.node.power_off(reboot);
