@@ -24,6 +24,7 @@ pub mod manifests;
 mod mirror;
 mod pass;
 mod publish;
+mod reserved;
 mod slot;
 mod start;
 mod verbs;

@@ -13,7 +13,6 @@ use crate::config::Config;
 use crate::executor::{self, Rooms, RoomsError};
 use crate::model::PodUid;
 use crate::model::observed::Facts;
-use crate::model::view::EventRecord;
 use crate::observe::{self, Ledgers};
 use crate::plan;
 use crate::server;
@@ -101,7 +100,7 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
     tracing::info!(node = %node_name, pods = store.pods().len(), "store opened");
     let rooms = Arc::new(Rooms::open(config, node_name.clone())?);
     let (mut publisher, view) = Publisher::new(node_name.clone(), observe::resources(&rooms.config)?);
-    limit_all_pods(&rooms, &mut publisher)?;
+    let not_enforced = super::reserved::enforce(&rooms, &mut publisher)?;
 
     let (commands, asked) = mpsc::channel(64);
     let listener = server::bind(Path::new(&rooms.config.socket_path))?;
@@ -145,7 +144,7 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
         weights: None,
         arrivals: 0,
         committed: 0,
-        conditions: BTreeMap::new(),
+        conditions: BTreeMap::from([("NodeAllocatableNotEnforced", not_enforced)]),
         lacks: Vec::new(),
         dirty: BTreeSet::new(),
         owed: BTreeSet::new(),
@@ -210,20 +209,6 @@ fn saved_slots(rooms: &Rooms, store: &Store) -> (BTreeMap<PodUid, Slot>, bool) {
         }
     }
     (slots, all_understood)
-}
-
-/// Holds all pods together to what they may have of the node. Where that cannot be kept the node goes on, and says so.
-fn limit_all_pods(rooms: &Rooms, publisher: &mut Publisher) -> Result<(), AgentError> {
-    let (node, reserved) = (observe::amounts()?, observe::reserved(&rooms.config));
-    let limits = plan::resources::node_limits(node, reserved, rooms.config.enforce_reserved)?;
-    if let Err(error) = executor::limit_all_pods(rooms, &limits) {
-        let message = format!("Failed to update Node Allocatable Limits: {}", chain(&error));
-        tracing::warn!("{message}");
-        let (at, object) = (clock::now().wall, rooms.node_name.clone());
-        let reason = "FailedNodeAllocatableEnforcement".to_owned();
-        publisher.record(EventRecord { at, warning: true, reason, object, field_path: None, message });
-    }
-    Ok(())
 }
 
 /// The newest pod's address, or what was kept when a newer one went.

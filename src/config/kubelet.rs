@@ -6,7 +6,7 @@
 
 use super::read;
 use super::setting::Section;
-use super::{Config, Reserved, SwapBehavior, Threshold};
+use super::{Config, SwapBehavior, Threshold, reserved};
 use crate::model::{Millis, Quantity};
 use crate::wire::report::Report;
 use crate::wire::schema::Kind::{Bool, I32, I64, List, Map, Object, Opaque, Text};
@@ -57,6 +57,7 @@ pub(super) const FIELDS: &[Field] = &[
     used("evictionHard", Map(&Text)),
     used("failSwapOn", Bool),
     used("kubeReserved", Map(&Kind::Quantity)),
+    used("kubeReservedCgroup", Text),
     used(
         "logging",
         Object(&[
@@ -78,6 +79,7 @@ pub(super) const FIELDS: &[Field] = &[
     used("singleProcessOOMKill", Bool),
     used("staticPodPath", Text),
     used("systemReserved", Map(&Kind::Quantity)),
+    used("systemReservedCgroup", Text),
     // There is one way to do these.
     instead("cgroupDriver", Text, "cgroupfs", &["systemd"]),
     instead("cgroupRoot", Text, "/", &[]),
@@ -134,7 +136,6 @@ pub(super) const FIELDS: &[Field] = &[
     ignored("kernelMemcgNotification", ""),
     ignored("kubeAPIBurst", ""),
     ignored("kubeAPIQPS", ""),
-    ignored("kubeReservedCgroup", ""),
     ignored("kubeletCgroups", ""),
     choice("localStorageCapacityIsolation", "what pods write to the disk is not limited"),
     choice("makeIPTablesUtilChains", "there are no rules of iptables"),
@@ -170,7 +171,6 @@ pub(super) const FIELDS: &[Field] = &[
     ignored("staticPodURLHeader", "manifests come from staticPodPath"),
     ignored("streamingConnectionIdleTimeout", "a session ends with its client or its program, however long it is idle"),
     ignored("systemCgroups", ""),
-    ignored("systemReservedCgroup", ""),
     ignored("tlsCertFile", NO_TLS),
     ignored("tlsCipherSuites", NO_TLS),
     ignored("tlsCurvePreferences", NO_TLS),
@@ -212,28 +212,8 @@ pub(super) fn apply(document: &JsonMap<String, Value>, config: &mut Config, repo
     if let Some(mut swap) = s.inside("memorySwap") {
         swap.text("swapBehavior", swap_behavior, &mut config.swap);
     }
-    enforcement(&mut s, &mut config.enforce_reserved);
-    reserved("systemReserved", &mut s, &mut config.system_reserved);
-    reserved("kubeReserved", &mut s, &mut config.kube_reserved);
+    reserved::apply(&mut s, config);
     eviction(&mut s, &mut config.eviction_hard_memory);
-}
-
-fn reserved(name: &str, section: &mut Section<'_, '_, '_>, into: &mut Reserved) {
-    let Some(mut amounts) = section.map(name) else { return };
-    let names: Vec<String> = amounts.values.keys().cloned().collect();
-    for name in names {
-        let quantity = |text: &str| Quantity::parse(text).map_err(|e| e.to_string());
-        match name.as_str() {
-            "cpu" => amounts.text(&name, quantity, &mut into.cpu),
-            "memory" => amounts.text(&name, quantity, &mut into.memory),
-            "ephemeral-storage" => {
-                let text = is_ignored("what pods write to the disk is not limited");
-                amounts.report.warning(&amounts.at(&name), text);
-            }
-            "pid" => amounts.text(&name, |t| quantity(t).map(Quantity::units), &mut into.pid),
-            _ => amounts.report.error(&amounts.at(&name), "must be cpu, memory, pid or ephemeral-storage"),
-        }
-    }
 }
 
 /// Only what the memory threshold takes from the allocatable amount is honoured so far; nothing is evicted.
@@ -302,25 +282,6 @@ fn swap_behavior(text: &str) -> Result<SwapBehavior, String> {
         "LimitedSwap" => Ok(SwapBehavior::LimitedSwap),
         _ => Err("must be NoSwap or LimitedSwap".to_owned()),
     }
-}
-
-/// Whether the pods' group is held to what is left.
-fn enforcement(section: &mut Section<'_, '_, '_>, into: &mut bool) {
-    const OTHERS: [&str; 4] =
-        ["system-reserved", "kube-reserved", "system-reserved-compressible", "kube-reserved-compressible"];
-    let Some(list) = section.values.get("enforceNodeAllocatable").and_then(Value::as_array) else { return };
-    let texts = list.iter().map(|value| value.as_str().unwrap_or_default());
-    for (i, text) in texts.clone().enumerate() {
-        let at = section.at("enforceNodeAllocatable").index(i);
-        match text {
-            "pods" | "none" => {}
-            other if OTHERS.contains(&other) => {
-                section.report.warning(&at, is_ignored("only the group of all pods is held to something"));
-            }
-            other => section.report.invalid(&at, other, &format!("must be pods, none or one of {}", OTHERS.join(", "))),
-        }
-    }
-    *into = texts.clone().any(|text| text == "pods");
 }
 
 fn resolv_conf(text: &str) -> Result<String, String> {

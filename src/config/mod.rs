@@ -12,6 +12,7 @@ mod flags;
 mod kubelet;
 mod node;
 mod read;
+mod reserved;
 mod setting;
 mod show;
 
@@ -80,6 +81,14 @@ pub struct Config {
     /// Whether the group of all pods is held to what the two above leave; else to what there is. true. Field
     /// `enforceNodeAllocatable`.
     pub enforce_reserved: bool,
+    /// What is written to the group of what armlet is reserved for. Nothing. Field `enforceNodeAllocatable`.
+    pub enforce_kube: Enforced,
+    /// The same for what the system is reserved for.
+    pub enforce_system: Enforced,
+    /// The group whose limits are `kubeReserved`, below the cgroup mount; empty: none. Field `kubeReservedCgroup`.
+    pub kube_reserved_cgroup: String,
+    /// The group whose limits are `systemReserved`; empty: none. Field `systemReservedCgroup`.
+    pub system_reserved_cgroup: String,
     /// Memory that pods cannot have, `evictionHard[memory.available]`. 100 MiB.
     pub eviction_hard_memory: Threshold,
     /// RuntimeDefault where a pod says nothing. false. Flag `--seccomp-default`, field `seccompDefault`.
@@ -118,6 +127,17 @@ pub enum Threshold {
     BasisPoints(u32),
 }
 
+/// What of an amount that is set aside is also the limit of whom it is set aside for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Enforced {
+    /// Nothing.
+    No,
+    /// What can be had later instead: processor time.
+    Compressible,
+    /// Memory and processes too.
+    All,
+}
+
 /// `memorySwap.swapBehavior`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SwapBehavior {
@@ -153,6 +173,10 @@ impl Default for Config {
             system_reserved: Reserved::default(),
             kube_reserved: Reserved::default(),
             enforce_reserved: true,
+            enforce_kube: Enforced::No,
+            enforce_system: Enforced::No,
+            kube_reserved_cgroup: String::new(),
+            system_reserved_cgroup: String::new(),
             eviction_hard_memory: Threshold::Bytes(100 << 20),
             seccomp_default: false,
             max_restart_back_off: Millis::from_secs(300),

@@ -32,7 +32,8 @@ fn every_field_sets_its_value() {
          kubeReserved: {{cpu: 1}}\nevictionHard: {{memory.available: 5%}}\nseccompDefault: true\ncontainerLogMaxSize: 1Mi\n\
          containerLogMaxFiles: 3\ncrashLoopBackOff: {{maxContainerRestartPeriod: 1m}}\nfailSwapOn: false\n\
          memorySwap: {{swapBehavior: LimitedSwap}}\noomScoreAdj: -500\nallowedUnsafeSysctls: [net.core.*, kernel/sem]\n\
-         logging: {{verbosity: 4, format: text}}\nenforceNodeAllocatable: [none]\ncgroupDriver: cgroupfs\nreadOnlyPort: 0\n\
+         logging: {{verbosity: 4, format: text}}\nenforceNodeAllocatable: [none]\nkubeReservedCgroup: /armlet\n\
+         systemReservedCgroup: system.slice\ncgroupDriver: cgroupfs\nreadOnlyPort: 0\n\
          authentication: {{}}\nregisterNode: false\n---\n{NODE}nodeName: Edge1\ndataDir: /data\nrunDir: /run/a\nlogBudget: 32Mi\n\
          nodeLabels: {{disk: ssd, node.kubernetes.io/x: \"1\"}}\n\
          podCIDR: 10.9.0.0/24\n"
@@ -63,6 +64,10 @@ fn every_field_sets_its_value() {
         system_reserved: Reserved { cpu: Quantity::from_milli(100), memory: Quantity::from_units(64 << 20), pid: 100 },
         kube_reserved: Reserved { cpu: Quantity::from_units(1), ..Reserved::default() },
         enforce_reserved: false,
+        enforce_kube: Enforced::No,
+        enforce_system: Enforced::No,
+        kube_reserved_cgroup: "armlet".into(),
+        system_reserved_cgroup: "system.slice".into(),
         eviction_hard_memory: Threshold::BasisPoints(500),
         seccomp_default: true,
         max_restart_back_off: Millis::from_secs(60),
@@ -163,14 +168,6 @@ fn values_out_of_bounds_are_refused() {
         (
             "enableServer: false",
             "warning: enableServer: not supported by this version of armlet and ignored: the API is a unix socket that only root can open, and nothing listens on the network",
-        ),
-        (
-            "enforceNodeAllocatable: [system-reserved]",
-            "warning: enforceNodeAllocatable[0]: not supported by this version of armlet and ignored: only the group of all pods is held to something",
-        ),
-        (
-            "enforceNodeAllocatable: [pods, all]",
-            "enforceNodeAllocatable[1]: Invalid value: \"all\": must be pods, none or one of system-reserved, kube-reserved, system-reserved-compressible, kube-reserved-compressible",
         ),
         (
             "cgroupDriver: systemd",

@@ -18,7 +18,7 @@ pub use rooms::{Rooms, RoomsError};
 pub use volatile::{drop_volatile, keep_volatile, read_volatile};
 
 use crate::model::PodUid;
-use crate::model::action::{Action, NodeLimits, Outcome};
+use crate::model::action::{Action, GroupLimits, NodeLimits, Outcome};
 use crate::model::pod::Pod;
 use crate::model::supervise::{Ask, ContainerEntry, SandboxEntry};
 use crate::runtime::cgroup::CgroupError;
@@ -90,6 +90,19 @@ async fn dispatch(rooms: &Arc<Rooms>, job: Job) -> Outcome {
 /// What cannot be kept, and why.
 pub fn limit_all_pods(rooms: &Rooms, limits: &NodeLimits) -> Result<(), CgroupError> {
     rooms.cgroups.limit_all(limits)
+}
+
+/// Holds a group to what is reserved for those in it.
+///
+/// # Errors
+/// What cannot be kept, and why.
+pub fn limit_reserved(rooms: &Rooms, cgroup: &str, limits: &GroupLimits) -> Result<(), CgroupError> {
+    rooms.cgroups.limit_reserved(cgroup, limits)
+}
+
+/// Takes the limits off armlet's own group.
+pub fn free_own_group(rooms: &Rooms) {
+    rooms.cgroups.free_own();
 }
 
 /// Sets the weights of the two QoS groups. A failure is logged: the next pod tries again.

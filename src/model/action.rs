@@ -183,6 +183,20 @@ pub struct SandboxPlan {
     pub limits: PodLimits,
 }
 
+/// The cgroup of armlet's own roles, below the cgroup mount.
+pub const OWN_GROUP: &str = "armlet";
+
+/// What a group is held to. What is absent is left as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GroupLimits {
+    /// `cpu.weight`.
+    pub cpu_weight: Option<u64>,
+    /// `memory.max` in bytes.
+    pub memory_max: Option<u64>,
+    /// `pids.max`.
+    pub pids_max: Option<u64>,
+}
+
 /// What the cgroup of all pods is set to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -8,7 +8,9 @@ mod usage;
 mod written;
 
 pub use devices::{host_devices, thermal_folders};
-pub use node::{NodeError, amounts, boot_id, capacity, log_budget, memory_total, node_facts, reserved, resources};
+pub use node::{
+    NodeError, amounts, amounts_of, boot_id, capacity, log_budget, memory_total, node_facts, reserved, resources,
+};
 pub use remains::pods_on_disk;
 pub use termination::termination_message;
 pub use usage::{group_usage, process_usage};

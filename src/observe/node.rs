@@ -88,8 +88,18 @@ pub fn amounts() -> Result<NodeAmounts, NodeError> {
 /// What of it is set aside for the system and for armlet.
 #[must_use]
 pub fn reserved(config: &Config) -> NodeAmounts {
-    let both = |of: fn(&Reserved) -> u64| of(&config.system_reserved).saturating_add(of(&config.kube_reserved));
-    NodeAmounts { cpu_milli: both(|r| r.cpu.milli()), memory: both(|r| r.memory.units()), pids: both(|r| r.pid) }
+    let (system, kube) = (amounts_of(&config.system_reserved), amounts_of(&config.kube_reserved));
+    NodeAmounts {
+        cpu_milli: system.cpu_milli.saturating_add(kube.cpu_milli),
+        memory: system.memory.saturating_add(kube.memory),
+        pids: system.pids.saturating_add(kube.pids),
+    }
+}
+
+/// What is set aside, as amounts of the node.
+#[must_use]
+pub fn amounts_of(reserved: &Reserved) -> NodeAmounts {
+    NodeAmounts { cpu_milli: reserved.cpu.milli(), memory: reserved.memory.units(), pids: reserved.pid }
 }
 
 /// What pods may have: the node's figures less what is reserved and the eviction threshold

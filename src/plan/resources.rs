@@ -4,7 +4,7 @@
 //! `component-helpers/resource/helpers.go`; the containers' `cpu.weight` is that of `opencontainers/cgroups`.
 
 use crate::model::Quantity;
-use crate::model::action::{ContainerLimits, CpuMax, NodeLimits, PodLimits};
+use crate::model::action::{ContainerLimits, CpuMax, GroupLimits, NodeLimits, PodLimits};
 use crate::model::observed::{NodeAmounts, NodeFacts};
 use crate::model::pod::{Container, Pod, PodSpec, Resources, Source};
 use crate::model::status::QosClass;
@@ -193,6 +193,21 @@ pub fn node_limits(node: NodeAmounts, reserved: NodeAmounts, enforced: bool) -> 
     })
 }
 
+/// What the group of those is held to whom these amounts are set aside for: what is not reserved is not limited, and
+/// `compressible` stands for processor time alone. None: nothing is reserved
+/// (`pkg/kubelet/cm/node_container_manager_linux.go: enforceExistingCgroup`).
+#[must_use]
+pub fn reserved_limits(reserved: NodeAmounts, compressible: bool) -> Option<GroupLimits> {
+    let some = |amount: u64| (amount > 0).then_some(amount);
+    let hard = |amount: u64| some(amount).filter(|_| !compressible);
+    let limits = GroupLimits {
+        cpu_weight: some(reserved.cpu_milli).map(group_weight),
+        memory_max: hard(reserved.memory),
+        pids_max: hard(reserved.pids),
+    };
+    (limits != GroupLimits::default()).then_some(limits)
+}
+
 /// The pod's cgroup below the cgroup mount, without a leading slash.
 #[must_use]
 pub fn pod_cgroup(pod: &Pod) -> String {
@@ -371,6 +386,21 @@ mod tests {
             ("pid", NodeAmounts { pids: 40_000, ..reserved }),
         ] {
             assert_eq!(node_limits(node, over, false).map_err(|e| e.resource), Err(resource));
+        }
+    }
+
+    #[test]
+    fn who_something_is_reserved_for_is_held_to_it() {
+        let limits = |cpu_weight, memory_max, pids_max| Some(GroupLimits { cpu_weight, memory_max, pids_max });
+        let all = NodeAmounts { cpu_milli: 250, memory: 128 << 20, pids: 512 };
+        for (reserved, compressible, wanted) in [
+            (all, false, limits(Some(10), Some(128 << 20), Some(512))),
+            (all, true, limits(Some(10), None, None)),
+            (NodeAmounts { memory: 1, ..NodeAmounts::default() }, false, limits(None, Some(1), None)),
+            (NodeAmounts { memory: 1, ..NodeAmounts::default() }, true, None),
+            (NodeAmounts::default(), false, None),
+        ] {
+            assert_eq!(reserved_limits(reserved, compressible), wanted, "{reserved:?} {compressible}");
         }
     }
 

@@ -9,7 +9,7 @@ mod stats;
 pub use stats::{CpuStats, GroupStats, MemoryStats, Pressure, parse_stats};
 
 use crate::model::PodUid;
-use crate::model::action::{NodeLimits, PodLimits};
+use crate::model::action::{GroupLimits, NodeLimits, OWN_GROUP, PodLimits};
 use crate::runtime::spec::kernel_page_size;
 use cgroups_rs::fs::cpu::CpuController;
 use cgroups_rs::fs::hierarchies::V2;
@@ -63,6 +63,12 @@ pub enum CgroupError {
         cgroup: String,
         /// Which controller.
         controller: &'static str,
+    },
+    /// A group that is to be limited was not made.
+    #[error("cgroup {cgroup} does not exist")]
+    Absent {
+        /// Which group.
+        cgroup: String,
     },
     /// Killed processes did not leave the group in time.
     #[error("cgroup {cgroup} still has processes after they were killed")]
@@ -156,6 +162,31 @@ impl Cgroups {
         let weight = set_weight(&group, PODS, limits.cpu_weight);
         let memory = set_memory(&group, PODS, limits.memory_max);
         weight.and(memory).and(set_pids(&group, PODS, limits.pids_max))
+    }
+
+    /// Holds a group that somebody else has made to what is reserved for those in it. What one controller cannot keep
+    /// does not keep the others from it.
+    ///
+    /// # Errors
+    /// [`CgroupError`]: there is no such group, or the first limit that cannot be kept.
+    pub fn limit_reserved(&self, cgroup: &str, limits: &GroupLimits) -> Result<(), CgroupError> {
+        check(cgroup)?;
+        if !path(cgroup).is_dir() {
+            return Err(CgroupError::Absent { cgroup: cgroup.to_owned() });
+        }
+        let group = Cgroup::load(Box::new(V2::new()), cgroup);
+        let weight = limits.cpu_weight.map_or(Ok(()), |weight| set_weight(&group, cgroup, weight));
+        let memory = limits.memory_max.map_or(Ok(()), |bytes| set_memory(&group, cgroup, bytes));
+        weight.and(memory).and(limits.pids_max.map_or(Ok(()), |count| set_pids(&group, cgroup, count)))
+    }
+
+    /// Gives armlet's own group what the kernel gives to any: a limit that is no longer wanted does not outlive the
+    /// configuration that wanted it.
+    pub fn free_own(&self) {
+        for (file, value) in [("cpu.weight", "100"), ("memory.max", "max"), ("pids.max", "max")] {
+            // Without the controller there is neither the file nor a limit.
+            let _ = std::fs::write(path(OWN_GROUP).join(file), value);
+        }
     }
 
     /// Makes a pod's group and sets its values; what is there already is set again.
