@@ -2,7 +2,8 @@
 //! is wrong with them.
 
 use crate::config::{self, Args, Config, Files};
-use crate::sys::{log, memory};
+use crate::model::log::LogLevel;
+use crate::sys::{log, memory, own_group};
 use clap::Parser;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,6 +11,9 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
+
+/// Where cgroup v2 is mounted.
+const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// What a damaged store may take to be read before it is set aside.
 const STORE_CHECK: Duration = Duration::from_secs(60);
@@ -43,13 +47,17 @@ pub fn boot(args: &[OsString], check_role: &'static str) -> ExitCode {
         }
     };
     let Some(config) = read_config(&cli.args) else { return ExitCode::from(2) };
-    log::init("agent");
-    log::set_verbosity(u8::try_from(config.verbosity.max(2)).unwrap_or(u8::MAX));
+    log::init("agent", log::AGENT_RING);
+    log::set_level(LogLevel::of_verbosity(config.verbosity));
     if let Err(error) = memory::plain_pages_only() {
         tracing::debug!(%error, "huge pages stay on");
     }
     if let Err(error) = memory::set_oom_score_adj(config.oom_score_adj) {
         tracing::warn!("set the agent's oom_score_adj to {}: {error}", config.oom_score_adj);
+    }
+    // Before anything is allocated: what a process has stays accounted to the group in which it got it.
+    if let Err(error) = own_group::enter(Path::new(CGROUPS), "agent") {
+        tracing::warn!("guard the agent's memory in {CGROUPS}/{}: {error}", own_group::NAME);
     }
     let probe = move |dir: &Path| check_store(dir, check_role);
     match super::run(config, &probe) {

@@ -4,6 +4,7 @@ pub mod action;
 pub mod api;
 pub mod event;
 pub mod ids;
+pub mod log;
 pub mod observed;
 pub mod pod;
 pub mod quantity;

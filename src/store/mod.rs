@@ -355,6 +355,8 @@ pub fn check_role(args: &[OsString]) -> ExitCode {
     let [path] = args else {
         return ExitCode::from(2);
     };
+    // A damaged database can ask for all memory there is: then this goes, and not the agent that it was started by.
+    let _ = crate::sys::memory::set_oom_score_adj(0);
     let read = std::panic::catch_unwind(|| {
         let db = tree::open_locked(Path::new(path))?;
         db.iter().try_for_each(|item| item.map(|_| ()))

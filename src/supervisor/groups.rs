@@ -1,5 +1,6 @@
 //! The cgroup files that the supervisor reads and writes. None of them waits for a disk.
 
+use crate::sys::own_group;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use std::fs;
@@ -7,7 +8,7 @@ use std::io::{self, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 
 /// armlet's own group, below the root.
-pub(crate) const OWN: &str = "armlet";
+pub(crate) const OWN: &str = own_group::NAME;
 /// The pods' group, below the root.
 pub(crate) const PODS: &str = "kubepods";
 
@@ -90,15 +91,9 @@ impl Groups {
         }
     }
 
-    /// Moves this process into a group below armlet's and guards its memory: what armlet needs least is never
-    /// reclaimed for a pod's sake. Where a controller is missing that part is left out.
-    pub(crate) fn enter_own(&self, name: &str, memory_min: &str) -> io::Result<()> {
-        let _ = fs::write(self.root.join("cgroup.subtree_control"), "+memory");
-        self.make(OWN)?;
-        let _ = fs::write(self.path(OWN).join("memory.min"), memory_min);
-        let group = format!("{OWN}/{name}");
-        self.make(&group)?;
-        fs::write(self.path(&group).join("cgroup.procs"), "0")
+    /// Moves this process into a group below armlet's.
+    pub(crate) fn enter_own(&self, name: &str) -> io::Result<()> {
+        own_group::enter(&self.root, name)
     }
 
     /// The groups of containers that exist below the pods' group, by a test of their folder's name.

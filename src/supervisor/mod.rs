@@ -23,9 +23,10 @@ mod sandbox;
 mod streams;
 mod table;
 
+use crate::sys::log::{self, panics};
 use init::Node;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub use hand_over::look_over::run as look_over;
@@ -37,6 +38,8 @@ struct Options {
     run: PathBuf,
     /// Where cgroup v2 is mounted.
     cgroup: PathBuf,
+    /// The data folder: only for what is to be known of a panic after the next boot.
+    data: PathBuf,
 }
 
 /// What is asked on the command line.
@@ -53,9 +56,17 @@ enum Wish {
     },
 }
 
+/// Where durable data is when nobody says otherwise.
+const DATA: &str = "/var/lib/armlet";
+
+/// The data folder of a supervisor that was told of none.
+fn data_folder() -> PathBuf {
+    PathBuf::from(DATA)
+}
+
 impl Default for Options {
     fn default() -> Self {
-        Self { run: PathBuf::from("/run/armlet"), cgroup: groups::default_root().to_owned() }
+        Self { run: PathBuf::from("/run/armlet"), cgroup: groups::default_root().to_owned(), data: data_folder() }
     }
 }
 
@@ -93,20 +104,29 @@ enum StartError {
     Replace(#[from] replace::ReplaceError),
 }
 
-/// The role `armlet supervisor [--run-dir DIR] [--cgroup-root DIR]`: runs until it is told to stop (SIGTERM), and ends
-/// the containers then. With `--replace-with FILE` it is the client that has a running one become that program in place. As process 1 it first makes a Linux system out of the kernel, ignores the arguments (they are
+/// The role `armlet supervisor [--run-dir DIR] [--root-dir DIR] [--cgroup-root DIR]`: runs until it is told to stop
+/// (SIGTERM), and ends the containers then. With `--replace-with FILE` it is the client that has a running one become that
+/// program in place. As process 1 it first makes a Linux system out of the kernel, ignores the arguments (they are
 /// the kernel's), and ends only with the machine.
 #[must_use]
 pub fn run(args: &[OsString]) -> ExitCode {
-    crate::sys::log::init("supervisor");
+    log::init("supervisor", log::SUPERVISOR_RING);
     let process_one = std::process::id() == 1;
+    let begin = |options: Options, node: fn(&[OsString]) -> Node| {
+        // There is no panicking path. Should there be one all the same, its whereabouts must outlive the boot.
+        keep_panics("supervisor", &options.data, panics::Writer::Child);
+        driver::Supervisor::start(&options, node(args)).map(Some)
+    };
     let started = if let Some(call) = again::call(args) {
-        again::go_on(&call).map(Some)
+        again::go_on(&call).map(|supervisor| {
+            keep_panics("supervisor", supervisor.data(), panics::Writer::Child);
+            Some(supervisor)
+        })
     } else if process_one {
-        driver::Supervisor::start(&Options::default(), Node::boot(args)).map(Some)
+        begin(Options::default(), Node::boot)
     } else {
         wish(args).and_then(|wish| match wish {
-            Wish::Run(options) => driver::Supervisor::start(&options, Node::guest()).map(Some),
+            Wish::Run(options) => begin(options, |_| Node::guest()),
             Wish::Replace { run, with } => Ok(replace::replace(&run, &with).map(|()| None)?),
         })
     };
@@ -130,6 +150,11 @@ pub fn run(args: &[OsString]) -> ExitCode {
     }
 }
 
+/// Has a panic of this process kept on the disk.
+fn keep_panics(role: &'static str, data: &Path, writer: panics::Writer) {
+    panics::keep_all(role, data.join(panics::FOLDER), writer, |_| {});
+}
+
 fn wish(args: &[OsString]) -> Result<Wish, StartError> {
     let (mut options, mut replace) = (Options::default(), None);
     let mut args = args.iter();
@@ -142,6 +167,7 @@ fn wish(args: &[OsString]) -> Result<Wish, StartError> {
                 replace = Some(args.next().map(PathBuf::from).ok_or_else(|| wrong("a file has to follow"))?);
                 continue;
             }
+            Some("--root-dir") => &mut options.data,
             _ => return Err(wrong("not known")),
         };
         let value = args.next().map(PathBuf::from).ok_or_else(|| wrong("a folder has to follow"))?;

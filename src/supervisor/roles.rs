@@ -102,13 +102,18 @@ pub(crate) fn own(exe: &OwnedFd, groups: &Groups, child: &Role<'_>, socket: Opti
         exe: exe.as_fd(),
         rather: child.rather,
         args,
-        env: vec![PATH.to_owned()],
+        env: [PATH.to_owned()].into_iter().chain(journal()).collect(),
         fds,
         cgroup: Some(folder.as_fd()),
         oom_score_adj: child.oom_score_adj,
         open_files: (OPEN_FILES.1, OPEN_FILES.1),
         die_with_parent: child.die_with_parent,
     })
+}
+
+/// By which a child knows that the standard error that it has from its parent is the journal.
+fn journal() -> Option<CString> {
+    CString::new(format!("JOURNAL_STREAM={}", std::env::var("JOURNAL_STREAM").ok()?)).ok()
 }
 
 /// A long-lived child of the supervisor.

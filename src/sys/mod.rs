@@ -23,6 +23,7 @@ pub mod namespaces;
 pub mod netlink;
 pub mod netns;
 pub mod overlay;
+pub mod own_group;
 pub mod privileges;
 pub mod program;
 pub mod random;

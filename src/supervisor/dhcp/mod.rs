@@ -51,7 +51,7 @@ enum DhcpError {
 /// The role `armlet @dhcp LINK [ADDRESS/LENGTH[,GATEWAY[,DNS...]]]`.
 #[must_use]
 pub fn run(args: &[OsString]) -> ExitCode {
-    log::init("network");
+    log::init("network", 0);
     match serve(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {

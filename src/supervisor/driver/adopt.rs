@@ -48,6 +48,7 @@ impl Supervisor {
             hand_overs: self.hand_overs,
             run: self.options.run.clone(),
             cgroup: self.options.cgroup.clone(),
+            data: self.options.data.clone(),
             lock: Number::of(&self.lock),
             listener: watched(&self.listener),
             table: self.table.clone(),
@@ -162,7 +163,7 @@ impl Supervisor {
             hand_overs,
             node: document.node,
             lock,
-            options: Options { run: document.run, cgroup: document.cgroup },
+            options: Options { run: document.run, cgroup: document.cgroup, data: document.data },
         };
         match failed {
             None => {

@@ -25,8 +25,6 @@ use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-/// Memory that is never reclaimed for a pod's sake: supervisor, logger and agent together.
-const MEMORY_MIN: &str = "16777216";
 /// How long nothing may have started before the code for that is let go.
 pub(super) const TRIM_PAUSE: Millis = Millis(5_000);
 /// What is read as an event.
@@ -112,6 +110,11 @@ struct LeftGroup {
 }
 
 impl Supervisor {
+    /// The data folder.
+    pub(crate) fn data(&self) -> &Path {
+        &self.options.data
+    }
+
     /// Takes the lock, finds what an earlier supervisor left, and opens the socket.
     ///
     /// # Errors
@@ -122,7 +125,7 @@ impl Supervisor {
         let lock = take_lock(&options.run)?;
         protect_self();
         let groups = Groups::new(options.cgroup.clone());
-        groups.enter_own("supervisor", MEMORY_MIN).map_err(failed("enter the own cgroup"))?;
+        groups.enter_own("supervisor").map_err(failed("enter the own cgroup"))?;
         groups.clear_own();
         let records = Records::open(&options.run).map_err(failed("open the records"))?;
         let mut poller = Poller::new().map_err(failed("make the epoll set"))?;

@@ -120,6 +120,9 @@ pub(crate) struct Document {
     pub(crate) run: PathBuf,
     /// Where cgroup v2 is mounted.
     pub(crate) cgroup: PathBuf,
+    /// The data folder.
+    #[serde(default = "crate::supervisor::data_folder")]
+    pub(crate) data: PathBuf,
     /// The lock against a second supervisor.
     pub(crate) lock: Number,
     /// The socket on which agents connect.

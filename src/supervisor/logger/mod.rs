@@ -43,7 +43,8 @@ const TELL_PAUSE: Millis = Millis(1000);
 /// The role `armlet logger`: works until the supervisor has gone.
 #[must_use]
 pub fn run() -> ExitCode {
-    log::init("logger");
+    log::init("logger", 0);
+    super::keep_panics("logger", Path::new(super::DATA), log::panics::Writer::Itself);
     match children::inherited(LOGGER_SOCKET).and_then(Logger::new) {
         Ok(mut logger) => {
             logger.run();

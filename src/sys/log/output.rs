@@ -1,82 +1,13 @@
-//! The node's own log: one line per record on standard error.
-//!
-//! A subscriber of our own, because the usual one costs 300 KB and a thread-local buffer for what one `write` does.
-//!
-//! It never waits: standard error may be a serial line that somebody has stopped, and who logs may be process 1. A
-//! little is kept for later, lines beyond that are dropped and counted.
+//! Standard error, which others write to as well and which may not take anything.
 
-use super::clock;
 use rustix::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
-use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use tracing::field::{Field, Visit};
-use tracing::level_filters::LevelFilter;
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
-
-static LEVEL: AtomicUsize = AtomicUsize::new(2);
-
-/// Chooses what is logged from now on, by the kubelet's `-v` numbers: below 2 warnings and errors only, 2 and 3
-/// information, 4 and 5 debugging, above that everything.
-pub fn set_verbosity(v: u8) {
-    LEVEL.store(usize::from(v), Ordering::Relaxed);
-    tracing::callsite::rebuild_interest_cache();
-}
-
-fn max_level() -> LevelFilter {
-    match LEVEL.load(Ordering::Relaxed) {
-        0 | 1 => LevelFilter::WARN,
-        2 | 3 => LevelFilter::INFO,
-        4 | 5 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
-    }
-}
-
-/// Sends this process' records to standard error, each line marked with the role. Later calls change nothing.
-pub fn init(role: &'static str) {
-    let sink = Stderr { role, spans: AtomicU64::new(1), output: OnceLock::new(), backlog: Mutex::default() };
-    // A second subscriber is refused by tracing, which is what "changes nothing" means.
-    let _ = tracing::subscriber::set_global_default(sink);
-}
-
-/// An error with all its causes in one line.
-#[must_use]
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let _ = write!(text, ": {error}");
-        cause = error.source();
-    }
-    text
-}
-
-struct Stderr {
-    role: &'static str,
-    spans: AtomicU64,
-    output: OnceLock<Output>,
-    backlog: Mutex<Backlog>,
-}
-
-impl Stderr {
-    fn write(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
-        if self.output.get().is_none()
-            && let Some(output) = Output::to(rustix::stdio::stderr())
-        {
-            // Should another thread have been first, its is as good.
-            let _ = self.output.set(output);
-        }
-        self.output.get().unwrap_or(&Output::Shared).write(rustix::stdio::stderr(), bytes)
-    }
-}
 
 /// The way to a descriptor that others write to as well.
 #[derive(Debug)]
-enum Output {
+pub(super) enum Output {
     /// The file, opened once more: that it does not wait holds for this open file only, so nobody else meets it.
     Own(OwnedFd),
     /// A socket, which says with each message that it does not wait.
@@ -87,7 +18,7 @@ enum Output {
 
 impl Output {
     /// Finds it; `None` as long as it cannot be said, because `/proc` is not mounted yet.
-    fn to(fd: BorrowedFd<'_>) -> Option<Self> {
+    pub(super) fn to(fd: BorrowedFd<'_>) -> Option<Self> {
         match rustix::fs::fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
             Ok(FileType::CharacterDevice | FileType::Fifo) => {
                 let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -103,7 +34,7 @@ impl Output {
         }
     }
 
-    fn write(&self, fd: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<usize> {
+    pub(super) fn write(&self, fd: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<usize> {
         match self {
             Self::Own(own) => rustix::io::write(own.as_fd(), bytes),
             Self::Socket => rustix::net::send(fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
@@ -117,14 +48,14 @@ const BACKLOG: usize = 8 * 1024;
 
 /// Lines that wait, and the number of those that were dropped after them. Pure but for the writer that it is given.
 #[derive(Debug, Default)]
-struct Backlog {
+pub(super) struct Backlog {
     unsent: Vec<u8>,
     dropped: u64,
 }
 
 impl Backlog {
     /// Writes a line, or keeps it, or drops and counts it. `notice` makes a line of the number of dropped ones.
-    fn put(
+    pub(super) fn put(
         &mut self,
         line: &[u8],
         notice: impl FnOnce(u64) -> String,
@@ -164,74 +95,11 @@ impl Backlog {
     }
 }
 
-impl Subscriber for Stderr {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= max_level()
-    }
-
-    fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(max_level())
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(self.spans.fetch_add(1, Ordering::Relaxed).max(1))
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let letter = match *event.metadata().level() {
-            Level::ERROR => 'E',
-            Level::WARN => 'W',
-            Level::INFO => 'I',
-            Level::DEBUG => 'D',
-            Level::TRACE => 'T',
-        };
-        let time = clock::now().wall.rfc3339_nanos();
-        let mut line = Line(format!("{time} {letter} {}:", self.role));
-        event.record(&mut line);
-        line.0.push('\n');
-        let notice =
-            |dropped| format!("{time} W {}: lines were dropped, nobody took them count={dropped}\n", self.role);
-        let mut backlog = self.backlog.lock().unwrap_or_else(PoisonError::into_inner);
-        backlog.put(line.0.as_bytes(), notice, |bytes| self.write(bytes));
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
-/// One record being put together. Line breaks are escaped: a record is a line, whatever a workload named its things.
-struct Line(String);
-
-impl Line {
-    fn push(&mut self, name: &str, value: &str) {
-        self.0.push(' ');
-        if name != "message" {
-            self.0.push_str(name);
-            self.0.push('=');
-        }
-        for c in value.chars() {
-            if c.is_control() {
-                let _ = write!(self.0, "{}", c.escape_default());
-            } else {
-                self.0.push(c);
-            }
-        }
-    }
-}
-
-impl Visit for Line {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.push(field.name(), value);
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        self.push(field.name(), &format!("{value:?}"));
-    }
+/// Whether this descriptor is the journal's, as systemd says by device and inode in `JOURNAL_STREAM` (systemd.exec(5)).
+pub(super) fn is_journal(fd: BorrowedFd<'_>, variable: &str) -> bool {
+    let named = variable.split_once(':').and_then(|(dev, ino)| Some((dev.parse().ok()?, ino.parse().ok()?)));
+    let own = rustix::fs::fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));
+    named.is_some() && own.ok() == named
 }
 
 #[cfg(test)]
@@ -239,11 +107,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_one_line_whatever_it_holds() {
-        let mut line = Line(String::new());
-        line.push("message", "two\nlines \u{1b}[31m");
-        line.push("pod", "a\rb");
-        assert_eq!(line.0, " two\\nlines \\u{1b}[31m pod=a\\rb");
+    fn the_journal_is_known_by_device_and_inode() {
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        let stat = rustix::fs::fstat(&write).unwrap();
+        let named = format!("{}:{}", stat.st_dev, stat.st_ino);
+        assert!(is_journal(write.as_fd(), &named) && is_journal(read.as_fd(), &named));
+        for other in ["", ":", "1", "1:2", &format!("{}:{}", stat.st_dev, stat.st_ino + 1), &format!("{named}x")] {
+            assert!(!is_journal(write.as_fd(), other), "{other}");
+        }
     }
 
     /// Puts lines while the other side takes so many bytes at each of them.
