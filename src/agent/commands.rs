@@ -1,20 +1,30 @@
 //! What the API asks of the agent. Each command is answered by a task of its own: one that takes long holds nobody up.
 
 use super::input::Input;
+use super::node_log::NodeLog;
 use crate::executor::Rooms;
-use crate::model::api::Stats;
+use crate::model::api::{LogLevels, Stats};
+use crate::model::log::LogLevel;
 use crate::model::supervise::{self, Ask, RefusalCode, Reply};
 use crate::observe::{self, Ledgers};
 use crate::runtime::client::{ClientError, Session};
 use crate::server::{Command, ExecSession, Refusal};
-use crate::sys::log::chain;
+use crate::sys::log::{self, chain};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// Answers one command.
-pub(super) fn answer(rooms: &Arc<Rooms>, ledgers: &Arc<Ledgers>, command: Command, tell: mpsc::UnboundedSender<Input>) {
-    let (rooms, ledgers) = (Arc::clone(rooms), Arc::clone(ledgers));
-    tokio::spawn(async move { perform(&rooms, &ledgers, command, &tell).await });
+pub(super) fn answer(at: &At, command: Command, tell: mpsc::UnboundedSender<Input>) {
+    let at = at.clone();
+    tokio::spawn(async move { perform(&at, command, &tell).await });
+}
+
+/// What commands are about.
+#[derive(Debug, Clone)]
+pub(super) struct At {
+    pub(super) rooms: Arc<Rooms>,
+    pub(super) ledgers: Arc<Ledgers>,
+    pub(super) log: Arc<NodeLog>,
 }
 
 /// Asks the supervisor which process writes the logs: what it writes is counted.
@@ -50,8 +60,20 @@ async fn stats(rooms: &Arc<Rooms>, ledgers: &Arc<Ledgers>) -> Result<Stats, Refu
     Ok(Stats { agent_pid, supervisor, processes, written })
 }
 
-async fn perform(rooms: &Arc<Rooms>, ledgers: &Arc<Ledgers>, command: Command, tell: &mpsc::UnboundedSender<Input>) {
+async fn perform(at: &At, command: Command, tell: &mpsc::UnboundedSender<Input>) {
+    let At { rooms, ledgers, log } = at;
     match command {
+        Command::Log { after, wait, mut reply } => {
+            // A client that goes away ends the wait.
+            let part = tokio::select! {
+                part = log.read(&rooms.supervisor, after, wait) => part,
+                () = reply.closed() => return,
+            };
+            let _ = reply.send(part);
+        }
+        Command::LogLevel { set, reply } => {
+            let _ = reply.send(log_level(rooms, set).await);
+        }
         Command::Exec { spec, reply } => {
             // A client that went away meanwhile drops the session's descriptors, and the program sees its input end.
             let session = rooms.supervisor.exec(spec).await;
@@ -80,6 +102,21 @@ async fn perform(rooms: &Arc<Rooms>, ledgers: &Arc<Ledgers>, command: Command, t
             let _ = tell.send(Input::LookAtAll);
         }
     }
+}
+
+/// Chooses what agent and supervisor log, if a level is given, and tells what they do.
+async fn log_level(rooms: &Rooms, set: Option<LogLevel>) -> LogLevels {
+    let mut problem = None;
+    if let Some(level) = set {
+        log::set_level(level);
+        tracing::info!(level = level.word(), "what is logged was changed");
+        problem = rooms.supervisor.ask(Ask::SetLogLevel { level }).await.err().map(|error| chain(&error));
+    }
+    let supervisor = match rooms.supervisor.ask(Ask::Stats).await {
+        Ok(Reply::Stats(stats)) => stats.log_level,
+        _ => None,
+    };
+    LogLevels { agent: log::level(), supervisor, problem }
 }
 
 /// A session that has just ended cannot be resized or killed, and that is no news to anyone.

@@ -42,6 +42,8 @@ pub(super) enum Input {
     Machine(Vec<(String, String)>),
     /// Somebody asks for something over the API.
     Command(Command),
+    /// A process of armlet panicked: one of this agent's threads or tasks, or one before it whose panic was kept.
+    Panicked(String),
     /// The agent itself is to end; containers go on.
     Stop,
 }

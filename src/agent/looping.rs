@@ -3,10 +3,12 @@
 //! One task owns everything here. Whatever takes time (an action, a disk, the supervisor) runs elsewhere and comes back
 //! as an [`Input`].
 
+use super::commands::At;
 use super::desired::Desired;
 use super::input::{Ended, Input};
 use super::journal::Journal;
 use super::mirror::Mirror;
+use super::node_log::NodeLog;
 use super::publish::Publisher;
 use super::slot::Slot;
 use super::verbs::Verbs;
@@ -64,6 +66,7 @@ pub(super) struct Looping {
     /// What has been written to disks.
     pub(super) ledgers: Arc<Ledgers>,
     pub(super) inputs: mpsc::UnboundedSender<Input>,
+    pub(super) log: Arc<NodeLog>,
 }
 
 impl Looping {
@@ -114,9 +117,14 @@ impl Looping {
             Input::LookAtAll => self.dirty.extend(self.slots.keys().cloned()),
             Input::Addresses(addresses) => self.take_addresses(addresses),
             Input::Command(command) => self.take_command(command),
+            Input::Panicked(text) => self.take_panic(text),
             Input::Stop => return false,
         }
         true
+    }
+
+    fn at(&self) -> At {
+        At { rooms: Arc::clone(&self.rooms), ledgers: Arc::clone(&self.ledgers), log: Arc::clone(&self.log) }
     }
 
     fn take_command(&mut self, command: Command) {
@@ -126,7 +134,7 @@ impl Looping {
                 let needed = self.needed_images();
                 super::images::remove(&self.rooms, name, needed, reply);
             }
-            command => super::commands::answer(&self.rooms, &self.ledgers, command, self.inputs.clone()),
+            command => super::commands::answer(&self.at(), command, self.inputs.clone()),
         }
     }
 
@@ -172,6 +180,7 @@ impl Looping {
                 self.node_dirty = true;
             }
             Notice::HandOver { build, refused } => self.take_hand_over(&build, refused),
+            Notice::Logged => self.log.grown(),
             // The client hands these to whoever began the session.
             Notice::ExecExited { .. } => {}
         }
@@ -190,6 +199,21 @@ impl Looping {
             at,
             warning,
             reason: reason.to_owned(),
+            object,
+            field_path: None,
+            message,
+        });
+    }
+
+    /// Shows that a process of armlet panicked: this one now, or one before it.
+    fn take_panic(&mut self, text: String) {
+        let (at, object) = (clock::now().wall, self.rooms.node_name.clone());
+        let message = format!("{text}; `armlet logs --node` shows what is known of it");
+        self.conditions.insert("Panicked", Some(message.clone()));
+        self.publisher.record(EventRecord {
+            at,
+            warning: true,
+            reason: "Panicked".to_owned(),
             object,
             field_path: None,
             message,

@@ -5,6 +5,7 @@ use super::input::Input;
 use super::journal::Journal;
 use super::looping::Looping;
 use super::mirror::Mirror;
+use super::node_log::NodeLog;
 use super::pass::{LAST_ADDRESS, LastAddress};
 use super::publish::Publisher;
 use super::slot::{Saved, Slot};
@@ -91,6 +92,7 @@ pub fn run(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
 async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
     let _lock = take_lock(Path::new(&config.run_dir))?;
     let (inputs, from) = mpsc::unbounded_channel();
+    let log = NodeLog::start(Path::new(&config.data_dir), inputs.clone());
     let opened = Store::open(&Path::new(&config.data_dir).join("store"), probe);
     for problem in &opened.problems {
         tracing::warn!("{}", chain(problem));
@@ -111,6 +113,7 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
     tokio::spawn(async move { at.supervisor.run(heard).await });
     tokio::spawn(pass_all_on(hears, inputs.clone(), Input::Heard));
     tokio::spawn(end_on_signal(inputs.clone())?);
+    super::log_file::follow(&rooms, &log);
     super::images::preload(Arc::clone(&rooms), inputs.clone());
     tokio::spawn(super::machine::look(Arc::clone(&rooms), inputs.clone()));
 
@@ -139,6 +142,7 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
         journal: Journal::start(store, inputs.clone(), beside).map_err(AgentError::Thread)?,
         publisher,
         rooms,
+        log,
         inputs,
         grants: BTreeMap::new(),
         weights: None,

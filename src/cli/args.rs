@@ -90,6 +90,8 @@ pub(super) enum Command {
     /// Show or check the configuration
     #[command(subcommand)]
     Config(Config),
+    /// Show or change how much armlet logs about itself
+    LogLevel(LogLevel),
     /// Put armlet on this machine, and start it
     Install(Install),
     /// Stop armlet and its pods, and take it off this machine
@@ -139,10 +141,15 @@ Examples:
   armlet logs web                        the log of the pod's only or first container
   armlet logs -f --tail 20 web           the last 20 lines and what follows
   armlet logs --since 10m -c db shop/store
-  armlet logs -p web                     the attempt before the current one")]
+  armlet logs -p web                     the attempt before the current one
+  armlet logs --node --since 1h          armlet's own log of the last hour")]
 pub(super) struct Logs {
     /// The pod: NAME or NAMESPACE/NAME
-    pub(super) pod: String,
+    #[arg(required_unless_present = "node")]
+    pub(super) pod: Option<String>,
+    /// Show armlet's own log: the agent's lines and the supervisor's, and what ended either
+    #[arg(long, conflicts_with_all = ["pod", "container", "namespace", "previous", "timestamps", "limit_bytes", "stream"])]
+    pub(super) node: bool,
     /// The container; without it the pod's default one
     #[arg(short, long, value_name = "NAME")]
     pub(super) container: Option<String>,
@@ -471,6 +478,28 @@ pub(super) struct ConfigCheck {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  armlet log-level                       what agent and supervisor log now
+  armlet log-level debug                 log more, until they end
+  armlet log-level 2                     the same in the kubelet's numbers
+
+It is not kept: a restart brings back what the configuration says.")]
+pub(super) struct LogLevel {
+    /// error, warn, info, debug, trace, or a number from 0 to 10
+    #[arg(value_name = "LEVEL", value_parser = level)]
+    pub(super) level: Option<crate::model::log::LogLevel>,
+    /// Another form than text
+    #[arg(short, long, value_enum, value_name = "FORM")]
+    pub(super) output: Option<Format>,
+}
+
+fn level(text: &str) -> Result<crate::model::log::LogLevel, String> {
+    crate::model::log::LogLevel::parse(text)
+        .ok_or_else(|| "write error, warn, info, debug, trace, or a number from 0 to 10".to_owned())
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
   sudo ./armlet install                  copies itself to /usr/local/bin and starts the node
   sudo ./armlet install --no-start       the same, to be started at the next boot
 
@@ -568,6 +597,11 @@ mod tests {
             "logs web --since-time yesterday",
             "logs web --since-time 2026-01-31",
             "logs web --limit-bytes 0",
+            "logs web --node",
+            "logs --node -p",
+            "logs --node -c main",
+            "log-level loud",
+            "log-level 11",
         ] {
             let parts = line.split(' ').filter(|part| !part.is_empty());
             let error = Cli::try_parse_from(["armlet"].into_iter().chain(parts)).unwrap_err();

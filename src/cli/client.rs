@@ -110,6 +110,14 @@ impl Client {
         Ok(accepted(answer).await?.into_body())
     }
 
+    /// Changes something by a JSON document; the answer is one too.
+    pub(super) async fn put<T: DeserializeOwned>(&mut self, path: &str, body: &impl Serialize) -> Result<T, CliError> {
+        let bytes = serde_json::to_vec(body).map_err(|source| CliError::Encode { source })?;
+        let answer = accepted(self.send(request(Method::PUT, path, bytes.into())?).await?).await?;
+        let bytes = whole(answer).await?;
+        serde_json::from_slice(&bytes).map_err(|source| CliError::Decode { path: path.to_owned(), source })
+    }
+
     /// All pods.
     pub(super) async fn pods(&mut self) -> Result<Answer<PodList>, CliError> {
         self.get("/pods").await

@@ -9,15 +9,19 @@ use http_body_util::BodyExt;
 
 /// Runs the command.
 pub(super) async fn run(args: &Logs, mut client: Client, out: &mut Out) -> Result<(), CliError> {
+    let Some(name) = &args.pod else { return copy(&format!("/armlet/v1/log?{}", query(args)), client, out).await };
     let pods = client.pods().await?.value.items;
-    let pod = lookup::pod(&pods, &args.pod, args.namespace.as_deref())?;
+    let pod = lookup::pod(&pods, name, args.namespace.as_deref())?;
     let (container, others) = lookup::container(pod, args.container.as_deref())?;
     if let Some(others) = others {
         out.remark(&format!("Showing container {:?} of: {}", container.name, others.join(", ")));
     }
     let place = [&pod.metadata.namespace, &pod.metadata.name, &container.name].map(|part| client::escape(part));
-    let path = format!("/containerLogs/{}?{}", place.join("/"), query(args));
-    let mut body = client.stream(&path).await?;
+    copy(&format!("/containerLogs/{}?{}", place.join("/"), query(args)), client, out).await
+}
+
+async fn copy(path: &str, mut client: Client, out: &mut Out) -> Result<(), CliError> {
+    let mut body = client.stream(path).await?;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|source| CliError::Talk { source })?;
         if let Ok(data) = frame.into_data() {
@@ -62,6 +66,7 @@ mod tests {
     fn what_is_asked_for_can_be_said() {
         for (line, want) in [
             ("logs web", ""),
+            ("logs --node -f --tail 3", "follow=true&tailLines=3"),
             ("logs web --tail -1", ""),
             ("logs web --tail 0", "tailLines=0"),
             ("logs web --tail 99999999999999999999", "tailLines=9223372036854775807"),

@@ -16,6 +16,7 @@ mod exec;
 mod images;
 mod inspect;
 mod install;
+mod log_level;
 mod logs;
 mod lookup;
 mod output;
@@ -91,6 +92,7 @@ async fn perform(cli: &Cli, out: &mut Out) -> Result<u8, CliError> {
         Command::Version(args) => version::run(args, connect().await, out).await?,
         Command::Check(args) => return check::run(args, out),
         Command::Config(args) => return config::run(args, out),
+        Command::LogLevel(args) => log_level::run(args, connect().await?, out).await?,
         Command::Install(args) => install::install(args, socket, out)?,
         Command::Uninstall(args) => install::uninstall(args, socket, out)?,
     }

@@ -105,6 +105,10 @@ pub struct Config {
     pub allowed_unsafe_sysctls: Vec<String>,
     /// Log verbosity: 0 info, 4 debug, 6 and above trace. 0. Flag `--v`, field `logging.verbosity`.
     pub verbosity: u32,
+    /// A file that gets armlet's own log beside standard error; none. Field `logFile`.
+    pub log_file: Option<String>,
+    /// Bytes of that file; one more is kept of what was in it before. 1 MiB. Field `logFileMaxSize`.
+    pub log_file_max_bytes: u64,
 }
 
 /// Amounts set aside.
@@ -185,6 +189,8 @@ impl Default for Config {
             oom_score_adj: -999,
             allowed_unsafe_sysctls: Vec::new(),
             verbosity: 0,
+            log_file: None,
+            log_file_max_bytes: 1 << 20,
         }
     }
 }

@@ -19,6 +19,8 @@ pub(super) const FIELDS: &[Field] = &[
     used("dataDir", Text),
     used("logBudget", Quantity),
     used("nodeLabels", Kind::Map(&Text)),
+    used("logFile", Text),
+    used("logFileMaxSize", Quantity),
     used("nodeName", Text),
     used("podCIDR", Text),
     used("preloadDir", Text),
@@ -33,6 +35,8 @@ pub(super) fn apply(document: &Map<String, Value>, config: &mut Config, report: 
     s.text("podCIDR", read::cidr, &mut config.pod_cidr);
     s.text("logBudget", |t| read::bytes(t).map(Some), &mut config.log_budget_bytes);
     labels(&mut s, config);
+    s.text("logFile", |t| read::absolute(t).map(Some), &mut config.log_file);
+    s.text("logFileMaxSize", file_size, &mut config.log_file_max_bytes);
     let mut data_dir = config.data_dir.clone();
     s.text("dataDir", read::absolute, &mut data_dir);
     config.set_data_dir(data_dir);
@@ -70,6 +74,12 @@ fn reserved(key: &str) -> bool {
     own && !within("node.kubernetes.io")
         && !within("kubelet.kubernetes.io")
         && !["topology.kubernetes.io/zone", "topology.kubernetes.io/region"].contains(&key)
+}
+
+/// A size that holds more than a few lines.
+fn file_size(text: &str) -> Result<u64, String> {
+    let size = read::bytes(text)?;
+    if size < 64 << 10 { Err("must be at least 64Ki".to_owned()) } else { Ok(size) }
 }
 
 /// A node's name: an RFC 1123 subdomain, written small as upstream does.

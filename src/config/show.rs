@@ -32,6 +32,8 @@ const ROWS: &[Row] = &[
     ("containerLogMaxSize", |c| json!(c.container_log_max_bytes)),
     ("containerLogMaxFiles", |c| json!(c.container_log_max_files)),
     ("logBudget", |c| json!(c.log_budget_bytes)),
+    ("logFile", |c| json!(c.log_file)),
+    ("logFileMaxSize", |c| json!(c.log_file_max_bytes)),
     ("podCIDR", |c| json!(format!("{}/{}", c.pod_cidr.0, c.pod_cidr.1))),
     ("clusterDNS", |c| json!(c.cluster_dns)),
     ("clusterDomain", |c| json!(c.cluster_domain)),

@@ -36,6 +36,7 @@ fn every_field_sets_its_value() {
          systemReservedCgroup: system.slice\ncgroupDriver: cgroupfs\nreadOnlyPort: 0\n\
          authentication: {{}}\nregisterNode: false\n---\n{NODE}nodeName: Edge1\ndataDir: /data\nrunDir: /run/a\nlogBudget: 32Mi\n\
          nodeLabels: {{disk: ssd, node.kubernetes.io/x: \"1\"}}\n\
+         logFile: /var/log/armlet.log\nlogFileMaxSize: 64Ki\n\
          podCIDR: 10.9.0.0/24\n"
     );
     let (config, problems) = from_file(&text);
@@ -76,6 +77,8 @@ fn every_field_sets_its_value() {
         oom_score_adj: -500,
         allowed_unsafe_sysctls: vec!["net.core.*".into(), "kernel.sem".into()],
         verbosity: 4,
+        log_file: Some("/var/log/armlet.log".into()),
+        log_file_max_bytes: 64 << 10,
     };
     assert_eq!(config, expect);
 }

@@ -3,6 +3,7 @@
 //! New fields have defaults and unknown ones are ignored, so that a command line and an agent of neighbouring versions
 //! understand each other.
 
+use super::log::LogLevel;
 use super::{ContainerId, ImageId, supervise};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -160,6 +161,28 @@ pub struct Attempt {
     /// Process id while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
+}
+
+/// `GET /armlet/v1/log-level`, and the answer to a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LogLevels {
+    /// What the agent logs about itself.
+    pub agent: LogLevel,
+    /// What the supervisor logs about itself; absent: it does not say.
+    #[serde(default)]
+    pub supervisor: Option<LogLevel>,
+    /// Why the supervisor was not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// Body of `PUT /armlet/v1/log-level`. It holds until the processes end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LogLevelRequest {
+    /// `error`, `warn`, `info`, `debug`, `trace`, or the kubelet's number as text, 0 to 10.
+    pub level: String,
 }
 
 /// `GET /armlet/v1/stats`: armlet's own processes, and what has been written to disks.

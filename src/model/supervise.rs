@@ -4,6 +4,7 @@
 //! a message says so. Unknown fields are ignored and new ones have defaults, so that neighbouring versions understand
 //! each other; a change that cannot be said that way raises [`PROTOCOL`].
 
+use super::log::LogLevel;
 use super::{BootTime, ContainerId, PodUid, WallTime};
 use serde::{Deserialize, Serialize};
 
@@ -110,6 +111,17 @@ pub enum Ask {
         /// The program's build, as far as who asks knows it.
         #[serde(default)]
         build: String,
+    },
+    /// The supervisor's own log, from memory. Answer: [`Reply::Log`]. The agent that asked is told of the next line
+    /// once, by [`Notice::Logged`].
+    Log {
+        /// Lines after this number; 0: from the first that is there.
+        after: u64,
+    },
+    /// How much the supervisor logs, until it ends. Answer: [`Reply::Done`].
+    SetLogLevel {
+        /// What is logged.
+        level: LogLevel,
     },
     /// On process 1: stops the node once the agent has stopped the pods. Answer: [`Reply::Done`], then the end.
     PowerOff {
@@ -246,6 +258,8 @@ pub enum Reply {
     },
     /// Figures.
     Stats(Stats),
+    /// Lines of the supervisor's log.
+    Log(LogLines),
     /// Done, nothing to tell.
     Done,
     /// Not done.
@@ -309,6 +323,8 @@ pub enum Notice {
         /// Bytes since it started.
         bytes: u64,
     },
+    /// The supervisor's log has grown since it was asked for.
+    Logged,
     /// The node is asked to stop (by a signal): stop the pods, then ask for PowerOff.
     Shutdown {
         /// Start again instead of staying off.
@@ -459,6 +475,22 @@ pub struct Stats {
     pub build: String,
     /// How often one build has handed over to another since the first supervisor began.
     pub hand_overs: u64,
+    /// What the supervisor logs about itself; absent: it does not say.
+    pub log_level: Option<LogLevel>,
+}
+
+/// A part of the supervisor's own log.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LogLines {
+    /// Whose: another process counts its lines anew.
+    pub pid: u32,
+    /// Whole lines, as [`crate::model::log`] tells; empty: there are no more.
+    pub text: String,
+    /// The number of the last of them.
+    pub next: u64,
+    /// Lines that had gone before they could be read.
+    pub missed: u64,
 }
 
 /// What an exec child finds as JSON in the sealed memory file on descriptor 5.

@@ -346,7 +346,7 @@ async fn table(socket: &Socket, buffer: &mut [u8], hello: u64) -> io::Result<(He
                 Reply::Container(entry) => containers.push(entry),
                 Reply::Done => return Ok((Heard::Table { sandboxes, containers, stopping: goes_down }, theirs)),
                 Reply::Refused { message, .. } => return Err(io::Error::other(message)),
-                Reply::Exec { .. } | Reply::Stats(_) => {}
+                Reply::Exec { .. } | Reply::Stats(_) | Reply::Log(_) => {}
             },
             // What happens while the table is told is in the table, or is told again after it.
             Message::Reply { .. } => {}

@@ -1,7 +1,8 @@
 //! What the server asks of the agent. Each command carries the way back for its answer; a dropped answer channel
 //! means that nobody waits for it any more.
 
-use crate::model::api::{GroupUsage, Image, ImportProgress, PodVerb, Removed, Stats};
+use crate::model::api::{GroupUsage, Image, ImportProgress, LogLevels, PodVerb, Removed, Stats};
+use crate::model::log::LogLevel;
 use crate::model::supervise::{ExecExit, ExecSpec, RefusalCode};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -43,6 +44,22 @@ pub enum Command {
         /// How it goes.
         progress: mpsc::Sender<ImportProgress>,
     },
+    /// armlet's own log.
+    Log {
+        /// What was read before.
+        after: LogMark,
+        /// Wait until there is something.
+        wait: bool,
+        /// What there is.
+        reply: oneshot::Sender<LogPart>,
+    },
+    /// What armlet logs about itself.
+    LogLevel {
+        /// From now on; none: it stays.
+        set: Option<LogLevel>,
+        /// As it is then.
+        reply: oneshot::Sender<LogLevels>,
+    },
     /// Figures about armlet itself.
     Stats {
         /// They.
@@ -73,6 +90,28 @@ pub enum Command {
         /// Answered once it has ended.
         reply: oneshot::Sender<Result<(), Refusal>>,
     },
+}
+
+/// How far armlet's own log was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LogMark {
+    /// The number of the agent's last line.
+    pub agent: u64,
+    /// The number of the supervisor's last line.
+    pub supervisor: u64,
+    /// Which supervisor counted so.
+    pub supervisor_pid: u32,
+    /// The kept panics were read.
+    pub panics: bool,
+}
+
+/// A part of armlet's own log.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LogPart {
+    /// The lines of each role and of each kept panic, as [`crate::model::log`] tells.
+    pub parts: Vec<String>,
+    /// How far they go.
+    pub mark: LogMark,
 }
 
 /// A running exec session.

@@ -16,6 +16,7 @@ mod images;
 mod listen;
 mod logs;
 mod node;
+mod node_log;
 mod pods;
 mod query;
 mod reply;
@@ -24,7 +25,7 @@ mod session;
 mod upgrade;
 mod usage;
 
-pub use command::{Command, ExecSession, Refusal};
+pub use command::{Command, ExecSession, LogMark, LogPart, Refusal};
 pub use listen::{Listener, ServerError, bind};
 
 use crate::model::time::Now;
@@ -81,6 +82,8 @@ async fn answer(request: Request<Incoming>, context: &Context) -> Response<Body>
         Route::Metrics => usage::metrics(context).await,
         Route::Pod { namespace, pod, verb } => node::pod(namespace, pod, verb, context).await,
         Route::RemoveImages => images::remove(request.uri().query(), context).await,
+        Route::Log => node_log::answer(request.uri().query(), context).await,
+        Route::LogLevel => node_log::level(request, context).await,
         Route::Images => images::list(context).await,
         Route::Import => images::import(request, context).await,
         Route::WrongMethod => reply::text(hyper::StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed"),

@@ -35,6 +35,8 @@ pub(super) enum Route {
     Metrics,
     RemoveImages,
     Pod { namespace: String, pod: String, verb: PodVerb },
+    Log,
+    LogLevel,
     WrongMethod,
     Unknown,
 }
@@ -82,6 +84,8 @@ fn own(parts: &[&str]) -> (&'static [Method], Route) {
         ["usage"] => (GET, Route::Usage),
         ["pods", ns, pod, "stop"] => (POST, verb(ns, pod, PodVerb::Stop)),
         ["pods", ns, pod, "restart"] => (POST, verb(ns, pod, PodVerb::Restart)),
+        ["log"] => (GET, Route::Log),
+        ["log-level"] => (&[Method::GET, Method::PUT], Route::LogLevel),
         _ => (GET, Route::Unknown),
     }
 }
@@ -129,6 +133,9 @@ mod tests {
             (Method::POST, "/armlet/v1/pods/a/b/start", Route::Unknown),
             (Method::GET, "/armlet/v1/images/import", Route::WrongMethod),
             (Method::POST, "/armlet/v1/images/import", Route::Import),
+            (Method::GET, "/armlet/v1/log", Route::Log),
+            (Method::PUT, "/armlet/v1/log-level", Route::LogLevel),
+            (Method::POST, "/armlet/v1/log-level", Route::WrongMethod),
             (Method::GET, "/armlet/v2/version", Route::Unknown),
             (Method::GET, "/", Route::Unknown),
             (Method::GET, "", Route::Unknown),

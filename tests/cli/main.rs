@@ -515,3 +515,36 @@ fn without_an_agent_the_command_line_says_what_to_do() {
     assert_eq!(code, 2);
     assert!(err.contains("tip: a similar subcommand exists: 'ps'"), "{err}");
 }
+
+#[test]
+fn the_log_of_a_fake_node_is_shown_in_the_order_of_its_times() {
+    let node = FakeNode::start();
+    let (code, out, err) = node.run(&["logs", "--node"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let roles: Vec<&str> = out.lines().map(|line| line.split(' ').nth(2).unwrap()).collect();
+    assert_eq!(roles, ["supervisor:", "agent:"]);
+    let (_, last, _) = node.run(&["logs", "--node", "--tail", "1"]);
+    assert_eq!(last, out.lines().last().unwrap().to_owned() + "\n");
+    // It ends with the agent.
+    assert_eq!(node.run(&["logs", "--node", "-f", "--tail", "0"]), (0, String::new(), String::new()));
+    let socket = node.socket().display().to_string();
+    let curl = |path: &str| {
+        let url = format!("http://node{path}");
+        let out =
+            std::process::Command::new("curl").args(["-q", "-s", "--unix-socket", &socket, &url]).output().unwrap();
+        String::from_utf8(out.stdout).unwrap()
+    };
+    assert!(curl("/armlet/v1/log?previous=true").starts_with("only follow, tailLines"));
+    assert!(curl("/armlet/v1/log?tailLines=-1").contains("Invalid request"));
+}
+
+#[test]
+fn the_log_level_of_a_fake_node_is_shown_and_changed() {
+    let node = FakeNode::start();
+    assert_eq!(node.run(&["log-level"]), (0, "agent       info\nsupervisor  info\n".into(), String::new()));
+    let changed = "agent       debug\nsupervisor  debug\n";
+    assert_eq!(node.run(&["log-level", "4"]), (0, changed.into(), "It holds until they end.\n".into()));
+    let (_, json, _) = node.run(&["log-level", "trace", "-o", "json"]);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["agent"], "trace");
+    assert_eq!(node.run(&["log-level", "loud"]).0, 2);
+}

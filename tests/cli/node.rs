@@ -1,12 +1,13 @@
 //! A fake node for the command line to talk to: real server, real log files, real programs; no agent, no containers.
 
-use armlet::model::api::{GroupUsage, Image, ImportProgress, ProcessUsage, Removed, Stats, Written};
+use armlet::model::api::{GroupUsage, Image, ImportProgress, LogLevels, ProcessUsage, Removed, Stats, Written};
+use armlet::model::log::LogLevel;
 use armlet::model::status::{ContainerStatus, Phase, PodStatus, State};
 use armlet::model::supervise::{ExecExit, RefusalCode};
 use armlet::model::time::Now;
 use armlet::model::view::{Attempt, EventRecord, NodeView, PodView, RefusedManifest};
 use armlet::model::{ContainerId, ImageId, WallTime};
-use armlet::server::{Command, Context, ExecSession, Refusal, bind, serve};
+use armlet::server::{Command, Context, ExecSession, LogPart, Refusal, bind, serve};
 use armlet::wire::{self, NodeIdentity};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::OpenptFlags;
@@ -19,13 +20,20 @@ use tokio::sync::{mpsc, oneshot, watch};
 const MANIFEST: &str = "
 apiVersion: v1
 kind: Pod
-metadata: {name: web, namespace: shop}
+metadata: {name: web, namespace: shop, annotations: {broker/password: planted-annotation}}
 spec:
   initContainers:
   - {name: setup, image: busybox:1}
   containers:
-  - {name: main, image: busybox:1}
+  - name: main
+    image: busybox:1
+    command: [serve, --password=planted-command, --token, planted-word, --level, '7']
+    args: [sh, -c, 'API_KEY=planted-script exec serve amqp://user:planted-url@broker']
+    env: [{name: PLAIN, value: planted-environment}]
 ";
+
+/// A log line that quotes what the pod was started with.
+const SECRET_COMMAND: &str = "exec [serve --token planted-word planted-environment]: not found";
 
 /// A server in a thread of its own, and what was asked of the agent behind it.
 pub(crate) struct FakeNode {
@@ -91,7 +99,7 @@ impl FakeNode {
 
 fn picture(log: &str) -> NodeView {
     let parsed = wire::parse(MANIFEST.as_bytes(), "/etc/armlet/manifests/web.yaml", &NodeIdentity::new("edge1"));
-    let pod = parsed.pods.into_iter().next().unwrap();
+    let pod = parsed.pods.into_iter().next().unwrap_or_else(|| panic!("{:#?}", parsed.problems));
     let id = ContainerId::new("0a").unwrap();
     let main = ContainerStatus {
         name: "main".into(),
@@ -147,7 +155,10 @@ fn picture(log: &str) -> NodeView {
         node_name: "edge1".into(),
         pods: vec![Arc::new(PodView { pod: Arc::new(pod), status, attempts: vec![attempt] })],
         stopped: vec!["shop/old-edge1".into()],
-        refused: vec![RefusedManifest { path: "/m/bad.yaml".into(), problems: vec!["/m/bad.yaml:1: no".into()] }],
+        refused: vec![RefusedManifest {
+            path: "/m/bad.yaml".into(),
+            problems: vec!["/m/bad.yaml:1: spec.x: Invalid value: \"planted-problem\": must be y".into()],
+        }],
         events: Arc::new([event].into()),
         ..NodeView::default()
     }
@@ -195,6 +206,19 @@ async fn answer(mut commands: mpsc::Receiver<Command>, seen: Arc<Mutex<Vec<Strin
                 let agent = ProcessUsage { role: "agent".into(), pid: 9, pss_bytes: Some(1024) };
                 let written = Written { store: 4096, ..Written::default() };
                 reply.send(Ok(Stats { processes: vec![agent], written, ..Stats::default() })).unwrap();
+            }
+            Command::Log { after, wait: false, reply } => {
+                let time = "2026-01-01T00:00:0";
+                let parts = vec![
+                    format!("{time}2.000000000Z I agent: {SECRET_COMMAND}\n"),
+                    format!("{time}1.000000000Z F supervisor: panicked\n"),
+                ];
+                reply.send(LogPart { parts, mark: after }).unwrap();
+            }
+            Command::Log { wait: true, reply, .. } => drop(reply),
+            Command::LogLevel { set, reply } => {
+                let supervisor = set.or(Some(LogLevel::Info));
+                reply.send(LogLevels { agent: set.unwrap_or(LogLevel::Info), supervisor, problem: None }).unwrap();
             }
             Command::Import { path, progress } => {
                 let fails = path.ends_with("bad.tar");

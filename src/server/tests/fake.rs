@@ -1,6 +1,7 @@
 //! A fake node: a view made by hand, and an agent that answers commands as a test tells it to.
 
-use crate::model::api::{Image, ImportProgress, Stats};
+use crate::model::api::{Image, ImportProgress, LogLevels, Stats};
+use crate::model::log::LogLevel;
 use crate::model::pod::{
     Container, DnsConfig, DnsPolicy, Pod, PodSpec, PullPolicy, ResourceRequirements, Resources, RestartPolicy,
     Security, Source, TerminationMessagePolicy,
@@ -97,6 +98,10 @@ impl FakeNode {
             Command::Exec { reply, .. } => {
                 let refusal = Refusal { code: RefusalCode::NotFound, message: "no such container".to_owned() };
                 assert!(reply.send(Err(refusal)).is_ok());
+            }
+            Command::LogLevel { set, reply } => {
+                let agent = set.unwrap_or(LogLevel::Info);
+                reply.send(LogLevels { agent, supervisor: None, problem: None }).unwrap();
             }
             other => panic!("{other:?}"),
         }

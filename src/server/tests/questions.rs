@@ -149,3 +149,25 @@ async fn events_of_a_fake_node_can_be_followed() {
     publish(&[8, 9]);
     assert_eq!((next().await, next().await), (vec!["Reason8".to_owned()], vec!["Reason9".to_owned()]));
 }
+
+#[tokio::test]
+async fn a_fake_nodes_log_level_is_changed_by_words_and_numbers() {
+    let mut node = FakeNode::start(fake::view(Vec::new()));
+    for (body, problem) in [
+        ("{\"level\": \"loud\"}", "level \"loud\" is none of error, warn, info, debug, trace, 0 to 10"),
+        ("{\"level\": 4}", "the request is not {\"level\": ...}: "),
+        ("{}", "the request is not {\"level\": ...}: "),
+    ] {
+        let (code, _, text) = node.curl_with(&["-X", "PUT", "-d", body], "/armlet/v1/log-level").await;
+        assert!(code == 400 && text.starts_with(problem), "{code} {text}");
+    }
+    let socket = node.socket();
+    let ask = tokio::spawn(async move {
+        let mut curl = fake::curl(&socket);
+        curl.args(["-s", "-X", "PUT", "-d", "{\"level\": \"4\"}", "http://node/armlet/v1/log-level"]);
+        curl.output().await.unwrap().stdout
+    });
+    node.answer_one().await;
+    let levels: api::LogLevels = serde_json::from_slice(&in_time(ask).await.unwrap()).unwrap();
+    assert_eq!((levels.agent.word(), levels.supervisor), ("debug", None));
+}

@@ -9,7 +9,7 @@ use crate::supervisor::hand_over::claims::Claims;
 #[cfg(feature = "other-build")]
 use crate::supervisor::hand_over::made_to;
 use crate::supervisor::hand_over::{
-    Back, Document, FORMAT, HandedGroup, HandedHelper, HandedStarting, HandedStreams, Number, Why,
+    Back, Document, FORMAT, HandedGroup, HandedHelper, HandedLog, HandedStarting, HandedStreams, Number, Why,
 };
 use crate::supervisor::link::Links;
 use crate::supervisor::logs::Logs;
@@ -18,7 +18,7 @@ use crate::supervisor::records::Records;
 use crate::supervisor::sandbox::Namespaces;
 use crate::supervisor::streams::ReportPipe;
 use crate::supervisor::table::Asker;
-use crate::sys::{build, clock, signals};
+use crate::sys::{build, clock, log, signals};
 use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +26,7 @@ impl Supervisor {
     /// Everything, as it is handed to the program `to`.
     pub(super) fn document(&self, asker: Asker, offered: &str, to: &OwnedFd) -> Document {
         let watched = |w: &Watched| Number::of(&w.fd);
+        let lines = log::lines_after(0, log::SUPERVISOR_RING);
         let starting =
             |s: &Starting| HandedStarting { report: s.report.hand(), console: s.console.as_ref().map(watched) };
         let streams = |s: &Streams| HandedStreams {
@@ -68,6 +69,7 @@ impl Supervisor {
             orphans: self.orphans,
             lookers: self.lookers.clone(),
             node: self.node.clone(),
+            log: HandedLog { text: lines.text, next: lines.next },
             #[cfg(feature = "other-build")]
             unheard_of: BTreeMap::from([("of".to_owned(), vec![1, 2, 3])]),
         }
@@ -124,6 +126,7 @@ impl Supervisor {
         });
         let listener = poller.adopt(listener, Source::Listener, Interest::Read);
 
+        log::follow(&document.log.text, document.log.next);
         let failed = poller.take_failure().map(|e| Why::System("watch what was handed over", e));
         let failed = failed.or(claims.missed().map(Why::Descriptor));
         #[cfg(feature = "other-build")]
@@ -154,6 +157,7 @@ impl Supervisor {
             reap_again: true,
             changed: document.changed,
             buffer: vec![0; MAX_MESSAGE].into_boxed_slice(),
+            log_shown: None,
             creates: document.creates,
             orphans: document.orphans,
             offer: None,

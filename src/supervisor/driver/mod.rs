@@ -19,11 +19,12 @@ use super::{Options, StartError};
 use crate::model::supervise::{ContainerState, Exit, MAX_MESSAGE, Notice, SandboxSpec};
 use crate::model::time::Now;
 use crate::model::{BootTime, ContainerId, Millis, PodUid};
-use crate::sys::{clock, exe, files, memory, seqpacket, signals};
+use crate::sys::{clock, exe, files, log, memory, seqpacket, signals};
 use offer::{Offer, Outcome};
 use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::Path;
 
 /// How long nothing may have started before the code for that is let go.
 pub(super) const TRIM_PAUSE: Millis = Millis(5_000);
@@ -64,6 +65,8 @@ pub(crate) struct Supervisor {
     /// Containers of whose state the agent is to be told.
     changed: BTreeSet<ContainerId>,
     buffer: Box<[u8]>,
+    /// Up to which line the agent has read the log, until it was told of the next.
+    log_shown: Option<u64>,
     creates: u64,
     orphans: u64,
     /// A program that is being looked at, to be the supervisor from then on.
@@ -158,6 +161,7 @@ impl Supervisor {
             reap_again: false,
             changed: BTreeSet::new(),
             buffer: vec![0; MAX_MESSAGE].into_boxed_slice(),
+            log_shown: None,
             creates: 0,
             orphans: 0,
             offer: None,
@@ -294,6 +298,8 @@ impl Supervisor {
                 self.links.notify(Notice::LogsDropped { id, bytes });
             } else if let Some(reboot) = self.node.take_shutdown_notice() {
                 self.links.notify(Notice::Shutdown { reboot });
+            } else if self.log_shown.take_if(|shown| *shown < log::written()).is_some() {
+                self.links.notify(Notice::Logged);
             } else {
                 break;
             }

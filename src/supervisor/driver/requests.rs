@@ -1,18 +1,23 @@
 //! What agents ask.
 
 use super::Supervisor;
-use crate::model::supervise::{Ask, ExecOrder, ExecSpec, PROTOCOL, RefusalCode, Reply, Request, Stats};
+use crate::model::supervise::{
+    Ask, ExecOrder, ExecSpec, LogLines, MAX_MESSAGE, PROTOCOL, RefusalCode, Reply, Request, Stats,
+};
 use crate::model::time::Now;
 use crate::supervisor::driver::Streams;
 use crate::supervisor::poller::{Interest, Source};
 use crate::supervisor::roles;
 use crate::supervisor::streams::{self, ReportPipe};
 use crate::supervisor::table::{Asker, ExecPlan};
-use crate::sys::{build, exe};
+use crate::sys::{build, exe, log};
 use rustix::fd::OwnedFd;
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde::Deserialize;
 use std::io;
+
+/// Bytes of the log in one answer: written as JSON they have room in a message, also when each is escaped.
+const LOG_PART: usize = MAX_MESSAGE / 2 - 4096;
 
 impl Supervisor {
     pub(super) fn request(&mut self, link: u64, message: &[u8], fd: Option<OwnedFd>, now: Now) {
@@ -21,7 +26,8 @@ impl Supervisor {
             Err(e) => return self.malformed(link, message, &format!("the message cannot be read: {e}")),
         };
         let asker = Asker { link, seq: request.seq };
-        let open_to_all = matches!(request.ask, Ask::Hello { .. } | Ask::Stats | Ask::HandOver { .. });
+        let open_to_all =
+            matches!(request.ask, Ask::Hello { .. } | Ask::Stats | Ask::HandOver { .. } | Ask::Log { .. });
         if !open_to_all && self.links.agent() != Some(link) {
             return self.refuse(asker, RefusalCode::Conflict, "say hello first");
         }
@@ -50,6 +56,11 @@ impl Supervisor {
                 self.reply(asker, Reply::Stats(stats));
             }
             Ask::HandOver { build } => self.take_offer(asker, build, fd, now),
+            Ask::Log { after } => self.answer_log(asker, after),
+            Ask::SetLogLevel { level } => {
+                log::set_level(level);
+                self.reply(asker, Reply::Done);
+            }
             Ask::PowerOff { reboot } => {
                 if self.node.is_process_one() {
                     self.node.power_off(reboot);
@@ -83,6 +94,7 @@ impl Supervisor {
     fn hello(&mut self, asker: Asker) {
         self.links.greet(asker.link, &mut self.poller);
         self.changed.clear();
+        self.log_shown = None;
         self.node.agent_changed();
         let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let welcome = Reply::Welcome {
@@ -112,7 +124,16 @@ impl Supervisor {
             log_bytes_dropped: self.logs.dropped_total(),
             build: build::identity().to_owned(),
             hand_overs: self.hand_overs,
+            log_level: Some(log::level()),
         }
+    }
+
+    fn answer_log(&mut self, asker: Asker, after: u64) {
+        let log::Lines { text, next, missed } = log::lines_after(after, LOG_PART);
+        if self.links.agent() == Some(asker.link) {
+            self.log_shown = Some(next);
+        }
+        self.reply(asker, Reply::Log(LogLines { pid: std::process::id(), text, next, missed }));
     }
 
     fn exec(&mut self, spec: ExecSpec, asker: Asker, now: Now) {

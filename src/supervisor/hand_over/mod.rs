@@ -162,10 +162,22 @@ pub(crate) struct Document {
     pub(crate) lookers: BTreeMap<u32, String>,
     #[serde(default)]
     pub(crate) node: Node,
+    /// The last lines of the own log.
+    #[serde(default)]
+    pub(crate) log: HandedLog,
     /// What no other build knows of.
     #[cfg(feature = "other-build")]
     #[serde(default)]
     pub(crate) unheard_of: BTreeMap<String, Vec<u64>>,
+}
+
+/// The own log, from memory.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct HandedLog {
+    /// Whole lines.
+    pub(crate) text: String,
+    /// The number of the last one.
+    pub(crate) next: u64,
 }
 
 /// A helper that makes a pod's namespaces.

@@ -86,6 +86,13 @@ pub fn lines_after(after: u64, most: usize) -> Lines {
     SINK.get().map(|sink| sink.state().ring.after(after, most)).unwrap_or_default()
 }
 
+/// Puts lines of a program that this process was before this one's own; `next` is the number of the last of them.
+pub fn follow(text: &str, next: u64) {
+    if let Some(sink) = SINK.get() {
+        sink.state().ring.follow(text, next);
+    }
+}
+
 /// How many lines were ever written to the ring.
 #[must_use]
 pub fn written() -> u64 {

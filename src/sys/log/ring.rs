@@ -81,6 +81,15 @@ impl Ring {
         Lines { text: String::from_utf8_lossy(&bytes).into_owned(), next, missed }
     }
 
+    /// Puts the lines of another ring before its own, and counts on from those: `next` is the number of the last of them.
+    pub(super) fn follow(&mut self, text: &str, next: u64) {
+        let own = self.after(0, usize::MAX).text;
+        let before = u64::try_from(text.lines().count()).unwrap_or(u64::MAX);
+        let mut ring = Self { written: next.saturating_sub(before), ..Self::new(self.most) };
+        text.lines().chain(own.lines()).for_each(|line| ring.push(line));
+        *self = ring;
+    }
+
     /// How many lines were ever written.
     pub(super) const fn written(&self) -> u64 {
         self.written
@@ -161,5 +170,27 @@ mod tests {
             let want: String = lines[usize::try_from(missed).unwrap()..].iter().map(cut).collect();
             proptest::prop_assert_eq!(all, want);
         }
+    }
+
+    #[test]
+    fn a_ring_goes_on_with_anothers_lines() {
+        let mut first = Ring::new(64);
+        for n in 0..20 {
+            first.push(&format!("line {n}"));
+        }
+        let Lines { text, next, .. } = first.after(0, usize::MAX);
+        let mut second = Ring::new(64);
+        second.push("own");
+        second.follow(&text, next);
+        assert_eq!(second.written(), 21);
+        let all = second.after(0, usize::MAX);
+        assert!(all.text.ends_with("line 19\nown\n"), "{all:?}");
+        let new = second.after(next, usize::MAX);
+        assert_eq!((new.text.as_str(), new.next, new.missed), ("own\n", 21, 0));
+        // Nothing to go on with.
+        let mut alone = Ring::new(64);
+        alone.push("own");
+        alone.follow("", 0);
+        assert_eq!(alone.after(0, usize::MAX).text, "own\n");
     }
 }
