@@ -38,7 +38,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     // The device program is tried as containers get it.
     ("check", &["model", "sys", "runtime::devices"]),
     ("install", &["model", "sys"]),
-    ("cli", &["model", "wire", "config", "check", "install"]),
+    // From sys the clock, and the supervisor's socket where a bundle is gathered without an agent.
+    ("cli", &["model", "wire", "config", "check", "install", "sys::clock", "sys::seqpacket"]),
 ];
 
 /// What nobody but the named places may mention, as words of a path.

@@ -92,6 +92,9 @@ pub(super) enum Command {
     Config(Config),
     /// Show or change how much armlet logs about itself
     LogLevel(LogLevel),
+    /// Gather what is needed to find out what is wrong with this node
+    #[command(subcommand)]
+    Debug(Debug),
     /// Put armlet on this machine, and start it
     Install(Install),
     /// Stop armlet and its pods, and take it off this machine
@@ -495,6 +498,31 @@ pub(super) struct LogLevel {
 fn level(text: &str) -> Result<crate::model::log::LogLevel, String> {
     crate::model::log::LogLevel::parse(text)
         .ok_or_else(|| "write error, warn, info, debug, trace, or a number from 0 to 10".to_owned())
+}
+
+/// What is gathered.
+#[derive(Debug, Subcommand)]
+pub(super) enum Debug {
+    /// Write one archive with all that a maintainer needs, without secrets
+    Bundle(Bundle),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sudo armlet debug bundle               armlet-bundle-NODE-TIME.tar.gz, here
+  sudo armlet debug bundle -o /tmp/x.tar.gz
+
+It works without an agent too, with what can be read then. Values of environment variables, what looks like a
+password in commands, annotations and arguments, pull secrets and the containers' logs are left out; the archive's
+README says what was gathered, what was not, and why.")]
+pub(super) struct Bundle {
+    /// The archive; one that is there is replaced
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+    /// The agent's configuration file, where it is not the usual one
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<String>,
 }
 
 #[derive(Debug, Args)]

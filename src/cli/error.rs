@@ -66,6 +66,9 @@ pub(super) enum CliError {
     /// A configuration file cannot be read.
     #[error("read the configuration")]
     Config { source: crate::config::FilesError },
+    /// The archive cannot be written.
+    #[error("write {}", path.display())]
+    Bundle { path: PathBuf, source: io::Error },
     /// A step of an installation was not done.
     #[error("not done")]
     Install { source: crate::install::StepError },

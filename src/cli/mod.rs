@@ -7,6 +7,7 @@
 
 mod age;
 mod args;
+mod bundle;
 mod check;
 mod client;
 mod config;
@@ -93,6 +94,7 @@ async fn perform(cli: &Cli, out: &mut Out) -> Result<u8, CliError> {
         Command::Check(args) => return check::run(args, out),
         Command::Config(args) => return config::run(args, out),
         Command::LogLevel(args) => log_level::run(args, connect().await?, out).await?,
+        Command::Debug(args::Debug::Bundle(args)) => bundle::run(args, socket, out).await?,
         Command::Install(args) => install::install(args, socket, out)?,
         Command::Uninstall(args) => install::uninstall(args, socket, out)?,
     }
