@@ -5,6 +5,7 @@ use crate::check::{Finding, Level};
 use crate::config::Config;
 use crate::executor::Rooms;
 use crate::sys::log::chain;
+use crate::sys::memory;
 use serde::Deserialize;
 use std::io;
 use std::process::{Command, Stdio};
@@ -38,7 +39,10 @@ fn ask(config: &Config) -> io::Result<Report> {
     let mut command = Command::new("/proc/self/exe");
     command.args(["check", "-o", "json", "--root-dir", &config.data_dir, "--run-dir", &config.run_dir]);
     command.args(["--logs-dir", &config.pod_logs_dir]);
-    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output()?;
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    // It is not guarded like the agent. One that has ended already needs nothing.
+    let _ = memory::set_oom_score_adj_of(child.id(), 0);
+    let output = child.wait_with_output()?;
     serde_json::from_slice(&output.stdout).map_err(io::Error::from)
 }
 

@@ -22,6 +22,14 @@ pub fn set_oom_score_adj(score: i32) -> io::Result<()> {
     std::fs::write("/proc/self/oom_score_adj", score.to_string())
 }
 
+/// The same for a child: what it does is worth less than this process.
+///
+/// # Errors
+/// Of the write: there is no such process any more.
+pub fn set_oom_score_adj_of(pid: u32, score: i32) -> io::Result<()> {
+    std::fs::write(format!("/proc/{pid}/oom_score_adj"), score.to_string())
+}
+
 /// Lets go of the pages of the program's code that are mapped now. Code that is used again is mapped again from the
 /// page cache, without reading a disk unless memory was short; code that only starting needed stays out.
 pub fn forget_code() {

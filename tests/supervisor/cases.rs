@@ -2,6 +2,7 @@
 
 use crate::hand_over;
 use crate::harness::{Agent, Node, code, millis, spawn, uid, until};
+use armlet::model::log::LogLevel;
 use armlet::model::supervise::{
     Ask, ContainerState, ExecExit, ExecSpec, LogLimits, Message, Notice, RefusalCode, Reply, StartSpec,
 };
@@ -32,6 +33,7 @@ const CASES: &[Case] = &[
     ("a_hand_over_keeps_everything", hand_over::a_hand_over_keeps_everything),
     ("a_hand_over_in_the_middle_of_everything", hand_over::a_hand_over_in_the_middle_of_everything),
     ("programs_that_are_refused", hand_over::programs_that_are_refused),
+    ("its_own_log_is_shown_and_its_level_changed", its_own_log_is_shown_and_its_level_changed),
     ("hostile_messages", hostile_messages),
     ("idle_is_idle", idle_is_idle),
     ("stopping", stopping),
@@ -511,6 +513,43 @@ fn a_killed_supervisor_leaves_no_survivor(cgroup: &Path) {
         let wanted = if entry.id == lives.id { (137, false) } else { (3, true) };
         assert_eq!((exit.code, exit.known), wanted);
     }
+}
+
+fn its_own_log_is_shown_and_its_level_changed(cgroup: &Path) {
+    let node = Node::start(cgroup);
+    let read = |agent: &mut Agent, after| match agent.ask(Ask::Log { after }) {
+        Reply::Log(lines) => lines,
+        other => panic!("{other:?}"),
+    };
+    // Whoever may connect may read, as figures may be read; only the agent is told of more.
+    let mut stranger = Agent::connect(&node.socket());
+    assert_eq!(read(&mut stranger, 0).pid, node.supervisor.id());
+    let debug = Ask::SetLogLevel { level: LogLevel::Debug };
+    assert!(matches!(stranger.ask(debug.clone()), Reply::Refused { code: RefusalCode::Conflict, .. }));
+    let (mut agent, ..) = node.agent();
+    assert_eq!(agent.stats().log_level, Some(LogLevel::Info));
+    let first = read(&mut agent, 0);
+    assert!(first.text.contains(" I supervisor: an agent said hello version=1\n"), "{}", first.text);
+    let all = read(&mut agent, first.next);
+    assert_eq!((all.text.as_str(), all.next), ("", first.next));
+    signals::send(agent.stats().logger_pid.unwrap(), 9).unwrap();
+    agent.notice(|n| matches!(n, Notice::Logged).then_some(()));
+    // Told once: what is not read is no news.
+    signals::send(until("another logger", || agent.stats().logger_pid), 9).unwrap();
+    agent.notice(|n| matches!(n, Notice::LoggerRestarted { count: 2 }).then_some(()));
+    assert!(!agent.notices.contains(&Notice::Logged), "{:?}", agent.notices);
+    let news = read(&mut agent, first.next);
+    assert_eq!(
+        news.text.lines().filter(|line| line.contains("the logger was started again")).count(),
+        2,
+        "{}",
+        news.text
+    );
+    assert!(!news.text.contains("said hello") && news.missed == 0);
+    assert_eq!(agent.ask(debug), Reply::Done);
+    assert_eq!(agent.stats().log_level, Some(LogLevel::Debug));
+    // A number that this supervisor has not counted up to gives nothing, and no harm.
+    assert_eq!(read(&mut agent, u64::MAX).text, "");
 }
 
 fn hostile_messages(cgroup: &Path) {

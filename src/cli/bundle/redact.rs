@@ -245,7 +245,8 @@ fn is_name(c: char) -> bool {
 fn value_after<'a>(after: &'a str, flag: bool, name: &str) -> Option<(&'a str, &'a str)> {
     let trimmed = after.trim_start_matches(['"', '\'', ']', '\\']);
     let has_mark = trimmed.starts_with(['=', ':']);
-    if !has_mark && !(flag && after.starts_with([' ', '\t'])) {
+    let follows_a_flag = flag && after.starts_with([' ', '\t']);
+    if !has_mark && !follows_a_flag {
         return None;
     }
     let body = if has_mark { trimmed.get(1..)? } else { after };
