@@ -10,7 +10,7 @@ use super::roles::{self, Role};
 use crate::model::supervise::{LogLimits, role};
 use crate::model::time::Now;
 use crate::model::{BootTime, ContainerId, Millis, PodUid};
-use crate::sys::seqpacket;
+use crate::sys::{log, seqpacket};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -348,6 +348,7 @@ impl Logs {
                         *slot = got.fds.into_iter().next();
                     }
                 }
+                Ok(Report::Said { text }) => text.lines().for_each(log::keep),
                 Err(e) => tracing::error!(error = %e, "the logger's message cannot be read"),
             }
         }

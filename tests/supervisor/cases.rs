@@ -516,7 +516,7 @@ fn a_killed_supervisor_leaves_no_survivor(cgroup: &Path) {
 }
 
 fn its_own_log_is_shown_and_its_level_changed(cgroup: &Path) {
-    let node = Node::start(cgroup);
+    let mut node = Node::start(cgroup);
     let read = |agent: &mut Agent, after| match agent.ask(Ask::Log { after }) {
         Reply::Log(lines) => lines,
         other => panic!("{other:?}"),
@@ -546,6 +546,13 @@ fn its_own_log_is_shown_and_its_level_changed(cgroup: &Path) {
         news.text
     );
     assert!(!news.text.contains("said hello") && news.missed == 0);
+    // What the logger has to say is kept with it.
+    agent.sandbox("p");
+    let mut spec = node.container("p", "", "echo unwritten");
+    spec.log_path = "/nonexistent/0.log".to_owned();
+    agent.run(&spec);
+    agent.over(&spec);
+    until("the logger's line", || read(&mut agent, news.next).text.contains(" logger: ").then_some(()));
     assert_eq!(agent.ask(debug), Reply::Done);
     assert_eq!(agent.stats().log_level, Some(LogLevel::Debug));
     // A number that this supervisor has not counted up to gives nothing, and no harm.

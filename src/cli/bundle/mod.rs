@@ -111,19 +111,16 @@ async fn limited<T: Send + 'static>(
 
 /// The configuration in force, where each value is from, and what is wrong with it: never the file itself.
 fn configuration(args: &Bundle) -> (Config, Part) {
-    let asked = config::Args { config: args.config.clone(), ..config::Args::default() };
+    let asked = args.config.iter().fold(config::Args::default(), |asked, path| asked.with("config", path));
     let env: BTreeMap<String, String> = std::env::vars().filter(|(name, _)| name.starts_with("ARMLET_")).collect();
-    let (path, asked_for) = asked.config_file(&env);
-    let (file, unreadable) = match std::fs::read(&path) {
-        Ok(bytes) => (Some(bytes), None),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !asked_for => (None, None),
-        Err(error) => (None, Some(format!("read {path}: {error}"))),
+    let (files, unreadable) = match config::Files::read(&asked, &env) {
+        Ok(files) => (files, None),
+        Err(error) => (config::Files::default(), Some(format!("read {}: {}", error.path, error.source))),
     };
-    let given = file.as_deref().map(|bytes| (path.as_str(), bytes));
-    let (settings, problems) = config::settings(&asked, given, &env);
+    let (settings, problems) = config::settings(&asked, &files, &env);
     let problems = problems.iter().map(|problem| redact::problem(&problem.to_string()));
     let content = json!({"settings": settings, "problems": unreadable.into_iter().chain(problems).collect::<Vec<_>>()});
-    let (config, _) = config::load(&asked, given, &env);
+    let (config, _) = config::load(&asked, &files, &env);
     (config, Part { name: "config.json".to_owned(), content: Ok(Content::Json(content)) })
 }
 

@@ -43,7 +43,7 @@ const TELL_PAUSE: Millis = Millis(1000);
 /// The role `armlet logger`: works until the supervisor has gone.
 #[must_use]
 pub fn run() -> ExitCode {
-    log::init("logger", 0);
+    log::init("logger", protocol::OWN_LOG);
     super::keep_panics("logger", Path::new(super::DATA), log::panics::Writer::Itself);
     match children::inherited(LOGGER_SOCKET).and_then(Logger::new) {
         Ok(mut logger) => {
@@ -69,6 +69,8 @@ struct Logger {
     total: Option<u64>,
     /// When dropped bytes may be told again.
     tell_at: BootTime,
+    /// Up to which line of its own log the supervisor was told.
+    said: u64,
     /// When the code that opening a log needed is let go again.
     trim_at: Option<BootTime>,
     input: Box<[u8]>,
@@ -96,6 +98,7 @@ impl Logger {
             roots: BTreeSet::new(),
             total: None,
             tell_at: BootTime(0),
+            said: 0,
             trim_at: None,
             input: vec![0; READ].into_boxed_slice(),
             out: Vec::new(),
@@ -125,6 +128,9 @@ impl Logger {
                 self.out = Vec::new();
             }
             self.tell_dropped(now, false);
+            if let Some(report) = protocol::said(&mut self.said) {
+                self.report(&report);
+            }
             if self.trim_at.is_some_and(|at| at <= now.boot) {
                 self.trim_at = None;
                 memory::forget_code();

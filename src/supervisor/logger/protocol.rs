@@ -2,6 +2,7 @@
 
 use crate::model::supervise::LogLimits;
 use crate::model::{ContainerId, PodUid};
+use crate::sys::log;
 use serde::{Deserialize, Serialize};
 
 /// From the supervisor to the logger.
@@ -55,4 +56,19 @@ pub(crate) enum Report {
         /// Which of its outputs, 0 or 1.
         index: usize,
     },
+    /// The logger's own log: the supervisor keeps it with its own.
+    Said {
+        /// Whole lines.
+        text: String,
+    },
+}
+
+/// Bytes of the logger's own log that are kept until the supervisor has them.
+pub(crate) const OWN_LOG: usize = 8 * 1024;
+
+/// What the logger has logged since it last told.
+pub(crate) fn said(told: &mut u64) -> Option<Report> {
+    let log::Lines { text, next, .. } = log::lines_after(*told, OWN_LOG);
+    *told = next;
+    (!text.is_empty()).then_some(Report::Said { text })
 }

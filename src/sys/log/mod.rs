@@ -93,6 +93,13 @@ pub fn follow(text: &str, next: u64) {
     }
 }
 
+/// Keeps a line that another process of armlet has written and shown.
+pub fn keep(line: &str) {
+    if let Some(sink) = SINK.get() {
+        sink.state().ring.push(line);
+    }
+}
+
 /// How many lines were ever written to the ring.
 #[must_use]
 pub fn written() -> u64 {
