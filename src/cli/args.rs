@@ -1,5 +1,9 @@
 //! What can be typed.
 
+mod upkeep;
+
+pub(super) use upkeep::{Bundle, Debug, LogLevel};
+
 use crate::model::WallTime;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -476,53 +480,6 @@ Exit codes: 0 the agent would start with it, 1 it would not.")]
 pub(super) struct ConfigCheck {
     #[command(flatten)]
     pub(super) args: crate::config::Args,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  armlet log-level                       what agent and supervisor log now
-  armlet log-level debug                 log more, until they end
-  armlet log-level 2                     the same in the kubelet's numbers
-
-It is not kept: a restart brings back what the configuration says.")]
-pub(super) struct LogLevel {
-    /// error, warn, info, debug, trace, or a number from 0 to 10
-    #[arg(value_name = "LEVEL", value_parser = level)]
-    pub(super) level: Option<crate::model::log::LogLevel>,
-    /// Another form than text
-    #[arg(short, long, value_enum, value_name = "FORM")]
-    pub(super) output: Option<Format>,
-}
-
-fn level(text: &str) -> Result<crate::model::log::LogLevel, String> {
-    crate::model::log::LogLevel::parse(text)
-        .ok_or_else(|| "write error, warn, info, debug, trace, or a number from 0 to 10".to_owned())
-}
-
-/// What is gathered.
-#[derive(Debug, Subcommand)]
-pub(super) enum Debug {
-    /// Write one archive with all that a maintainer needs, without secrets
-    Bundle(Bundle),
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  sudo armlet debug bundle               armlet-bundle-NODE-TIME.tar.gz, here
-  sudo armlet debug bundle -o /tmp/x.tar.gz
-
-It works without an agent too, with what can be read then. Values of environment variables, what looks like a
-password in commands, annotations and arguments, pull secrets and the containers' logs are left out; the archive's
-README says what was gathered, what was not, and why.")]
-pub(super) struct Bundle {
-    /// The archive; one that is there is replaced
-    #[arg(short, long, value_name = "FILE")]
-    pub(super) output: Option<PathBuf>,
-    /// The agent's configuration file, where it is not the usual one
-    #[arg(long, value_name = "FILE")]
-    pub(super) config: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -12,6 +12,7 @@ mod logs;
 mod manifests;
 mod network;
 mod node;
+mod own_life;
 mod pod_node;
 mod pods;
 mod process_one;
