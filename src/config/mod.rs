@@ -19,6 +19,7 @@ mod show;
 pub use crate::wire::Problem;
 pub use files::{Files, FilesError};
 pub use flags::{Args, DEFAULT_CONFIG, DEFAULT_CONFIG_DIR};
+pub use reserved::LEAST_OWN_MEMORY;
 pub use show::{Setting, settings};
 
 use crate::model::{Millis, Quantity};

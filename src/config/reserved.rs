@@ -12,8 +12,9 @@ use crate::wire::schema::ignored as is_ignored;
 
 const ENFORCE: &str = "enforceNodeAllocatable";
 
-/// Less than this, as the limit of armlet's own group, would have the kernel end armlet's roles one after the other.
-const LEAST_OWN_MEMORY: u64 = 64 << 20;
+/// Less than this in bytes, as the limit of armlet's own group, would have the kernel end armlet's roles one after the
+/// other.
+pub const LEAST_OWN_MEMORY: u64 = 64 << 20;
 
 /// The words of `enforceNodeAllocatable` and what each asks for.
 const WORDS: [(&str, Word); 6] = [

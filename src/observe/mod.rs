@@ -9,7 +9,8 @@ mod written;
 
 pub use devices::{host_devices, thermal_folders};
 pub use node::{
-    NodeError, amounts, amounts_of, boot_id, capacity, log_budget, memory_total, node_facts, reserved, resources,
+    NodeError, amounts, amounts_of, boot_id, capacity, lies_in_memory, log_budget, memory_total, node_facts, reserved,
+    resources,
 };
 pub use remains::pods_on_disk;
 pub use termination::termination_message;

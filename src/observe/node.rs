@@ -172,6 +172,16 @@ pub fn log_budget(config: &Config) -> u64 {
     config.log_budget_bytes.unwrap_or_else(|| default_log_budget(size))
 }
 
+/// Whether what is written to this folder lies in memory, and is accounted to who writes it. The folder may be made only
+/// later.
+#[must_use]
+pub fn lies_in_memory(folder: &str) -> bool {
+    // linux/magic.h
+    const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+    let kind = Path::new(folder).ancestors().find_map(|folder| rustix::fs::statfs(folder).ok());
+    kind.and_then(|fs| u64::try_from(fs.f_type).ok()).is_some_and(|kind| IN_MEMORY.contains(&kind))
+}
+
 /// A tenth of the file system of `size` bytes, at most 1 GiB; that also where nothing is known of it.
 fn default_log_budget(size: Option<u64>) -> u64 {
     const MOST: u64 = 1 << 30;

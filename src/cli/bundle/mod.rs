@@ -235,9 +235,10 @@ async fn ask(socket: &Path, path: &str) -> Result<String, Unanswered> {
 /// What can be read of the machine.
 async fn machine_parts(config: &Config) -> Vec<Part> {
     type Reader = fn(&Config) -> io::Result<String>;
-    const READERS: [(&str, Reader); 8] = [
+    const READERS: [(&str, Reader); 9] = [
         ("supervisor-log.txt", system::supervisor_log),
         ("panics.txt", system::panics),
+        ("roles.txt", |_| system::roles()),
         ("kernel.txt", |_| system::kernel()),
         ("kernel-messages.txt", |_| system::kernel_messages()),
         ("cgroups.txt", |_| system::cgroups()),

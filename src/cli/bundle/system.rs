@@ -136,6 +136,30 @@ pub(super) fn cgroups() -> io::Result<String> {
     Ok(text)
 }
 
+/// armlet's own processes: how they were started, what guards them, what they take.
+pub(super) fn roles() -> io::Result<String> {
+    let mut text = String::new();
+    let mut groups: Vec<PathBuf> =
+        fs::read_dir(Path::new(CGROUPS).join("armlet"))?.flatten().map(|e| e.path()).collect();
+    groups.sort();
+    for group in groups.iter().filter(|group| group.is_dir()) {
+        let procs = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+        for pid in procs.lines() {
+            let of = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            let status = of("status");
+            let wanted = ["VmRSS:", "VmHWM:", "Threads:"];
+            let figures = status.lines().filter(|line| wanted.iter().any(|name| line.starts_with(name)));
+            let figures: Vec<String> =
+                figures.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+            let (command, score) = (of("cmdline").replace('\0', " "), of("oom_score_adj"));
+            let name = group.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let _ =
+                writeln!(text, "{name} pid {pid}: {command}\n  oom_score_adj {}; {}", score.trim(), figures.join("; "));
+        }
+    }
+    Ok(text)
+}
+
 /// The kernel's last messages.
 pub(super) fn kernel_messages() -> io::Result<String> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
