@@ -333,7 +333,7 @@ fn unknown_exit((started_at, started_wall): (BootTime, crate::model::WallTime), 
 }
 
 /// One supervisor per run folder: a second one would reap and kill what it does not know.
-fn take_lock(run: &std::path::Path) -> Result<OwnedFd, StartError> {
+fn take_lock(run: &Path) -> Result<OwnedFd, StartError> {
     let path = run.join("supervisor.lock");
     match files::lock(&path) {
         Ok(Some(lock)) => Ok(lock.into()),

@@ -37,7 +37,7 @@ pub(crate) enum Answer {
 /// The role: answers, then waits until the supervisor has become this program or given it up.
 #[must_use]
 pub fn run() -> ExitCode {
-    log::init("look-over");
+    log::init("look-over", 0);
     let taken = children::inherited(DOCUMENT).and_then(|document| Ok((document, children::inherited(ANSWER)?)));
     let said = taken.and_then(|(document, pipe)| {
         let answer = answer(&File::from(document));

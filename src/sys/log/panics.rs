@@ -5,6 +5,7 @@
 
 use super::{SINK, shown};
 use crate::model::WallTime;
+use crate::model::log::time_of;
 use crate::sys::{children, clock, durable, files};
 use std::backtrace::Backtrace;
 use std::ffi::OsStr;
@@ -20,6 +21,8 @@ pub const FOLDER: &str = "panics";
 const MOST: usize = 8;
 /// Bytes of one file.
 const LONGEST: usize = 16 * 1024;
+/// Nanoseconds in which the same panic is kept once.
+const AGAIN: i64 = 600 * 1_000_000_000;
 /// Lines of a backtrace.
 const FRAMES: usize = 64;
 /// How long a process that must not hang waits for its card, in steps of [`STEP`].
@@ -104,12 +107,28 @@ fn keep(folder: &Path, role: &str, text: &str) -> io::Result<()> {
         _ => {}
     }
     let there = names(folder);
+    let newest = there.last().and_then(|(.., file)| std::fs::read_to_string(file).ok()).unwrap_or_default();
+    if repeats(&newest, text) {
+        return Ok(());
+    }
     let number = there.iter().map(|(number, ..)| *number).max().unwrap_or(0).saturating_add(1);
     durable::replace_file(folder, &format!("{number:04}-{role}.new"), text.as_bytes())?;
     for (.., file) in there.iter().rev().skip(MOST.saturating_sub(1)) {
         std::fs::remove_file(file)?;
     }
     Ok(())
+}
+
+/// Whether a panic is the newest that is kept, a little later: a role that panics at each of its starts must not wear the
+/// card.
+fn repeats(newest: &str, text: &str) -> bool {
+    fn first(text: &str) -> Option<(WallTime, &str)> {
+        let line = text.lines().next()?;
+        let time = time_of(line);
+        Some((WallTime::parse_rfc3339(time)?, line.get(time.len()..)?))
+    }
+    let (Some((then, before)), Some((now, after))) = (first(newest), first(text)) else { return false };
+    before == after && (0..AGAIN).contains(&now.0.saturating_sub(then.0))
 }
 
 /// Runs it in a child and waits for that for a while.
@@ -182,6 +201,28 @@ mod tests {
         let last = list(&folder);
         assert_eq!((last.len(), last[7].number, last[7].role.as_str()), (MOST, 12, "supervisor"));
         assert!(keep(&data.path().join("no/panics"), "agent", "x").is_err(), "no folder, no data disk");
+    }
+
+    #[test]
+    fn the_same_again_is_kept_once_in_a_while() {
+        let at = |secs: i64, what: &str| render("agent", WallTime(secs * 1_000_000_000), what, "0: f");
+        for (newest, text, again) in [
+            (at(0, "a"), at(0, "a"), true),
+            (at(0, "a"), at(599, "a"), true),
+            (at(0, "a"), at(600, "a"), false),
+            (at(0, "a"), at(1, "b"), false),
+            // The clock was set back.
+            (at(10, "a"), at(9, "a"), false),
+            (String::new(), at(0, "a"), false),
+            (at(0, "a"), String::new(), false),
+        ] {
+            assert_eq!(repeats(&newest, &text), again, "{newest}{text}");
+        }
+        let data = tempfile::tempdir().unwrap();
+        for secs in [0, 1, 700] {
+            keep(&data.path().join(FOLDER), "agent", &at(secs, "a")).unwrap();
+        }
+        assert_eq!(list(&data.path().join(FOLDER)).len(), 2);
     }
 
     #[test]
