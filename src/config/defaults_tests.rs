@@ -34,6 +34,7 @@ fn upstream() -> BTreeMap<&'static str, Value> {
         ("kubeReserved.cpu", json!("0m")),
         ("kubeReserved.memory", json!(0)),
         ("kubeReserved.pid", json!(0)),
+        ("kubeReservedCgroup", json!("")),
         ("logging.format", json!("text")),
         ("logging.verbosity", json!(0)),
         ("maxPods", json!(110)),
@@ -52,6 +53,7 @@ fn upstream() -> BTreeMap<&'static str, Value> {
         ("systemReserved.cpu", json!("0m")),
         ("systemReserved.memory", json!(0)),
         ("systemReserved.pid", json!(0)),
+        ("systemReservedCgroup", json!("")),
         ("topologyManagerPolicy", json!("none")),
         // Flags of upstream that are fields here, or flags here too.
         ("--config", Value::Null),
