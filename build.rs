@@ -3,4 +3,5 @@
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-link-arg-bins=-Wl,--build-id=sha1");
+    println!("cargo::rustc-link-arg-tests=-Wl,--build-id=sha1");
 }
