@@ -498,20 +498,26 @@ pub(super) struct Install {
     /// Do not start it now
     #[arg(long)]
     pub(super) no_start: bool,
+    /// Only make the folders and a configuration: what a package that carries binary and units needs
+    #[arg(long)]
+    pub(super) prepare: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  sudo armlet uninstall                  images, volumes, manifests and configuration stay
+  sudo armlet uninstall                  images, volumes, manifests, logs, configuration stay
   sudo armlet uninstall --purge          nothing stays")]
 pub(super) struct Uninstall {
     /// Where the binary is
     #[arg(long, value_name = "PATH", default_value = "/usr/local/bin/armlet")]
     pub(super) binary: PathBuf,
-    /// Remove images, volumes, manifests and configuration too
+    /// Remove images, volumes, manifests, logs and configuration too
     #[arg(long)]
     pub(super) purge: bool,
+    /// Only take away what stopped pods have left outside of the disk: what a package needs that stops the units itself
+    #[arg(long, conflicts_with = "purge")]
+    pub(super) leftovers: bool,
 }
 
 #[cfg(test)]

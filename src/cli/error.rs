@@ -117,6 +117,10 @@ impl CliError {
                 "Add these words to the kernel's command line where your boot loader keeps it (GRUB: \
                  GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub): {words}"
             )),
+            Self::Install { source: crate::install::StepError::Packaged } => Some(
+                "`apt remove armlet` stops the pods and takes it away; `apt purge armlet` takes its files too."
+                    .to_owned(),
+            ),
             Self::Install { .. } => {
                 Some("What is said above is done; it may be run again, as root, when this is mended.".to_owned())
             }

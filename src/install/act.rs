@@ -1,6 +1,8 @@
 //! Doing it.
 
+use super::leave;
 use super::steps::{Facts, Step};
+use crate::sys::netlink::{Netlink, NetlinkError};
 use crate::sys::{durable, mounts, tree};
 use std::fs;
 use std::io;
@@ -12,6 +14,13 @@ use std::time::Duration;
 
 /// How long the agent may take until it answers, in tenths of a second.
 const PATIENCE: u32 = 300;
+
+/// The cgroups of pods.
+const GROUPS: &str = "/sys/fs/cgroup/kubepods";
+/// Where pods' logs are unless the configuration says otherwise, and the links to those of containers.
+const LOGS: [&str; 2] = ["/var/log/pods", "/var/log/containers"];
+/// Folders of logs that belong to pods of ours: one a line. The package's script reads it too.
+const NOTE: &str = "/var/lib/armlet/logs";
 
 /// Why a step was not done.
 #[derive(Debug, thiserror::Error)]
@@ -34,12 +43,29 @@ pub enum StepError {
         /// What it said.
         said: String,
     },
+    /// Pods run where they should have ended.
+    #[error("these pods still run: {}", pods.join(", "))]
+    PodsRun {
+        /// Their UIDs.
+        pods: Vec<String>,
+    },
+    /// A network link could not be taken away.
+    #[error("failed to remove link {link}")]
+    Link {
+        /// Its name.
+        link: String,
+        /// Why not.
+        source: NetlinkError,
+    },
     /// Something is mounted in a folder that is to go.
     #[error("{} still has mounts in it: pods have not been stopped", path.display())]
     Mounted {
         /// Which folder.
         path: PathBuf,
     },
+    /// Two installations would have the same units.
+    #[error("armlet is here as a package of the system, which puts it there and takes it away")]
+    Packaged,
     /// The agent does not answer.
     #[error("the agent does not answer: see journalctl -u armlet -u armlet-supervisor")]
     Silent,
@@ -61,6 +87,7 @@ impl Machine {
             exe: fs::read_link("/proc/self/exe").unwrap_or(default.exe),
             binary: binary.unwrap_or(default.binary),
             configured: Path::new("/etc/armlet/config.yaml").exists(),
+            packaged: Path::new("/usr/lib/systemd/system/armlet.service").exists(),
         }
     }
 }
@@ -110,6 +137,46 @@ pub fn perform(step: &Step, socket: &Path) -> Result<String, StepError> {
             }
             Err(StepError::Silent)
         }
+        Step::PodsHaveEnded(pods) => {
+            let known = leave::pods(pods).map_err(failed("read", pods))?;
+            let alive = leave::alive(Path::new(GROUPS), &known).map_err(failed("read", Path::new(GROUPS)))?;
+            if alive.is_empty() { Ok("no pod runs".to_owned()) } else { Err(StepError::PodsRun { pods: alive }) }
+        }
+        Step::Unmount(path) => {
+            let mounted = mounts::mounts_below(path).map_err(failed("look for mounts in", path))?;
+            // The folder itself may be a disk of its owner's.
+            for mount in mounted.iter().filter(|mount| *mount != path) {
+                mounts::unmount_all(mount).map_err(failed("unmount", mount))?;
+            }
+            Ok(format!("nothing is mounted in {}", path.display()))
+        }
+        Step::RemoveLink(link) => remove_link(link).map_err(|source| StepError::Link { link: link.clone(), source }),
+        Step::RemoveGroups(path) => match leave::remove_groups(path).map_err(failed("remove", path))? {
+            true => Ok(format!("removed {}", path.display())),
+            false => Ok(format!("{} holds something of others and stays", path.display())),
+        },
+        Step::NoteLogs(pods) => {
+            let logs = Path::new(LOGS[0]);
+            let known = leave::pods(pods).map_err(failed("read", pods))?;
+            let mut folders = leave::noted(Path::new(NOTE), logs).map_err(failed("read", Path::new(NOTE)))?;
+            folders.extend(leave::logs(logs, &known).map_err(failed("read", logs))?);
+            let text: String = folders.iter().map(|folder| format!("{}\n", folder.display())).collect();
+            if Path::new(NOTE).parent().is_some_and(Path::is_dir) {
+                replace(Path::new(NOTE), text.as_bytes(), 0o600).map_err(failed("write", Path::new(NOTE)))?;
+            }
+            Ok(format!("{} pods have logs in {}", folders.len(), logs.display()))
+        }
+        Step::RemoveLogs => {
+            let folders = leave::noted(Path::new(NOTE), Path::new(LOGS[0])).map_err(failed("read", Path::new(NOTE)))?;
+            for folder in &folders {
+                tree::remove_tree(folder).map_err(|error| failed("remove", folder)(io::Error::other(error)))?;
+            }
+            for folder in LOGS {
+                // What is not empty is not ours alone.
+                let _ = fs::remove_dir(folder);
+            }
+            Ok(format!("removed the logs of {} pods", folders.len()))
+        }
         Step::Remove(path) => match fs::remove_file(path) {
             Ok(()) => Ok(format!("removed {}", path.display())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(format!("{} was not there", path.display())),
@@ -132,6 +199,14 @@ fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     match (path.parent(), path.file_name().and_then(|name| name.to_str())) {
         (Some(folder), Some(name)) => durable::replace_file_with(folder, name, bytes, mode),
         _ => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+fn remove_link(name: &str) -> Result<String, NetlinkError> {
+    let mut netlink = Netlink::open()?;
+    match netlink.link(name)? {
+        Some(link) => netlink.delete_link(link.index).map(|()| format!("removed link {name}")),
+        None => Ok(format!("there is no link {name}")),
     }
 }
 

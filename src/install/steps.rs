@@ -12,6 +12,10 @@ const UNITS: [(&str, &str); 2] = [
 
 const UNIT_DIR: &str = "/etc/systemd/system";
 const CONFIG: &str = "/etc/armlet/config.yaml";
+/// A folder for each pod that the node knows.
+const PODS: &str = "/run/armlet/pods";
+/// The pods' bridge (`network::Bridge`).
+const BRIDGE: &str = "armlet0";
 
 /// What is known of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,12 +30,14 @@ pub struct Facts {
     pub binary: PathBuf,
     /// There is a configuration file.
     pub configured: bool,
+    /// The units come from a package of the system: it put armlet here and takes it away.
+    pub packaged: bool,
 }
 
 impl Default for Facts {
     fn default() -> Self {
         let binary = PathBuf::from(BINARY);
-        Self { systemd: true, swap: false, exe: binary.clone(), binary, configured: false }
+        Self { systemd: true, swap: false, exe: binary.clone(), binary, configured: false, packaged: false }
     }
 }
 
@@ -65,6 +71,18 @@ pub enum Step {
     TrySystemctl(Vec<String>),
     /// Waits until the agent answers.
     AwaitAgent,
+    /// Goes no further while a pod that has a folder here has a process.
+    PodsHaveEnded(PathBuf),
+    /// Everything unmounted that is mounted in this folder.
+    Unmount(PathBuf),
+    /// A network link taken away, if it is there.
+    RemoveLink(String),
+    /// A cgroup taken away with those below it, as far as they are empty: others may have groups there too.
+    RemoveGroups(PathBuf),
+    /// Writes down which folders of logs belong to the pods that have a folder here.
+    NoteLogs(PathBuf),
+    /// Folders of logs taken away, by that note.
+    RemoveLogs,
     /// A file taken away, if it is there.
     Remove(PathBuf),
     /// A folder taken away with all that is in it, if it is there.
@@ -75,15 +93,22 @@ fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
-/// How armlet gets onto a machine. It can be done again: what is there already is brought up to date.
+/// What a node needs beside binary and units: its folders, and a configuration where there is none. A package has the rest.
 #[must_use]
-pub fn install(facts: &Facts, start: bool) -> Vec<Step> {
+pub fn prepare(facts: &Facts) -> Vec<Step> {
     let folder = |path: &str, mode| Step::Folder { path: path.into(), mode };
     let mut steps =
         vec![folder("/etc/armlet", 0o755), folder("/etc/armlet/manifests", 0o755), folder("/var/lib/armlet", 0o700)];
     if !facts.configured {
         steps.push(Step::File { path: CONFIG.into(), text: config(facts.swap) });
     }
+    steps
+}
+
+/// How armlet gets onto a machine. It can be done again: what is there already is brought up to date.
+#[must_use]
+pub fn install(facts: &Facts, start: bool) -> Vec<Step> {
+    let mut steps = prepare(facts);
     if facts.exe != facts.binary {
         steps.push(Step::Copy { from: facts.exe.clone(), to: facts.binary.clone() });
     }
@@ -105,7 +130,23 @@ pub fn install(facts: &Facts, start: bool) -> Vec<Step> {
     steps
 }
 
-/// How it goes away. Pods are stopped first; images, volumes, manifests and configuration stay unless they are purged.
+/// What pods leave that were stopped and not removed: they are to come back. Whose logs are whose is noted before it is
+/// forgotten with `/run/armlet`.
+#[must_use]
+pub fn leave() -> Vec<Step> {
+    vec![
+        Step::PodsHaveEnded(PODS.into()),
+        Step::NoteLogs(PODS.into()),
+        Step::Unmount("/run/armlet".into()),
+        Step::Unmount("/var/lib/armlet".into()),
+        Step::RemoveLink(BRIDGE.to_owned()),
+        Step::RemoveGroups("/sys/fs/cgroup/kubepods".into()),
+        Step::RemoveGroups("/sys/fs/cgroup/armlet".into()),
+        Step::RemoveTree("/run/armlet".into()),
+    ]
+}
+
+/// How it goes away. Pods are stopped first; images, volumes, manifests, logs and configuration stay unless they are purged.
 #[must_use]
 pub fn uninstall(facts: &Facts, purge: bool) -> Vec<Step> {
     let mut steps = Vec::new();
@@ -116,9 +157,10 @@ pub fn uninstall(facts: &Facts, purge: bool) -> Vec<Step> {
         steps.extend(UNITS.map(|(name, _)| Step::Remove(Path::new(UNIT_DIR).join(name))));
         steps.push(Step::TrySystemctl(words("daemon-reload")));
     }
+    steps.extend(leave());
     steps.push(Step::Remove(facts.binary.clone()));
-    steps.push(Step::RemoveTree("/run/armlet".into()));
     if purge {
+        steps.push(Step::RemoveLogs);
         steps.extend(["/var/lib/armlet", "/etc/armlet"].map(|path| Step::RemoveTree(path.into())));
     }
     steps
@@ -214,6 +256,38 @@ mod tests {
             gone.iter().position(|step| matches!(step, Step::TrySystemctl(args) if args.iter().any(|a| a == unit)))
         };
         assert!(position("armlet-supervisor.service") < position("armlet.service"));
+    }
+
+    /// cross/deb.sh writes another path into the units by the same replacement.
+    #[test]
+    fn a_unit_names_the_binary_once() {
+        for (name, text) in UNITS {
+            assert_eq!(text.matches(BINARY).count(), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_a_package_lacks_is_the_beginning_of_an_installation() {
+        let facts = Facts::default();
+        let steps = prepare(&facts);
+        assert!(install(&facts, true).starts_with(&steps));
+        assert!(steps.iter().all(|step| matches!(step, Step::Folder { .. } | Step::File { .. })), "{steps:?}");
+        assert_eq!(files(&steps).keys().collect::<Vec<_>>(), [CONFIG]);
+    }
+
+    /// Nothing is taken from pods that still run, and what tells whose logs are whose is read before it goes.
+    #[test]
+    fn what_pods_left_goes_after_they_have_ended() {
+        let steps = uninstall(&Facts::default(), true);
+        let at = |wanted: &Step| steps.iter().position(|step| step == wanted).unwrap();
+        let ended = at(&Step::PodsHaveEnded(PODS.into()));
+        let noted = at(&Step::NoteLogs(PODS.into()));
+        let run = at(&Step::RemoveTree("/run/armlet".into()));
+        let logs = at(&Step::RemoveLogs);
+        let state = at(&Step::RemoveTree("/var/lib/armlet".into()));
+        let stopped = steps.iter().rposition(|step| matches!(step, Step::TrySystemctl(_))).unwrap();
+        assert!([stopped, ended, noted, run, logs, state].is_sorted(), "{steps:?}");
+        assert!(!uninstall(&Facts::default(), false).contains(&Step::RemoveLogs));
     }
 
     #[test]
