@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# build.sh [PROFILE]: builds the static aarch64 binary without a container engine and prints its path.
+# build.sh [PROFILE]: builds the static binary for ARMLET_ARCH (aarch64) without a container engine and prints its path.
 # PROFILE is release (default; fat LTO takes minutes), qemu (what the tests run) or dev.
 . "$(dirname "$0")/lib.sh"
 profile=${1:-release}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# cargo.sh COMMAND [ARGUMENT...]: a cargo command for the static aarch64 target, without a container engine: build, check,
+# cargo.sh COMMAND [ARGUMENT...]: a cargo command for the static target of ARMLET_ARCH (aarch64), without a container engine: build, check,
 # clippy, or test with --no-run.
 . "$(dirname "$0")/lib.sh"
 command=${1:?a cargo command}; shift

@@ -13,11 +13,22 @@ TOOLS=$TARGET/tools
 export ZIG_GLOBAL_CACHE_DIR=$TOOLS/zig-cache CARGO_ZIGBUILD_CACHE_DIR=$TOOLS/zigbuild
 DEBIAN=$TARGET/debian
 DEBIAN_SUITE=trixie
-# shellcheck disable=SC2034 # read by who sources this
-TRIPLE=aarch64-unknown-linux-musl
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# What is built for, and what the guests are: aarch64 unless ARMLET_ARCH says x86_64. Debian has names of its own for both.
+# What is made for guests lies in VM and IMAGES; tests/support/src/image.rs knows the same places.
+ARMLET_ARCH=${ARMLET_ARCH:-aarch64}
+# shellcheck disable=SC2034 # read by who sources this
+case $ARMLET_ARCH in
+    aarch64) DEBIAN_ARCH=arm64 VM=$TARGET/vm IMAGES=$TARGET/images ;;
+    x86_64) DEBIAN_ARCH=amd64 VM=$TARGET/vm-x86_64 IMAGES=$TARGET/images-x86_64 ;;
+    *) die "ARMLET_ARCH is '$ARMLET_ARCH'; armlet is built for aarch64 and x86_64" ;;
+esac
+# shellcheck disable=SC2034 # read by who sources this
+TRIPLE=$ARMLET_ARCH-unknown-linux-musl ZIG_TARGET=$ARMLET_ARCH-linux-musl
+export ARMLET_ARCH
 
 # hold_lock: waits until no other script of this checkout makes or downloads something, and keeps others out until this
 # shell ends. Tests run side by side and each calls the scripts it needs. Scripts called from here are not locked out.
@@ -113,12 +124,37 @@ record_fallback() {
     say "pin not available, newest signed version instead: $*"
 }
 
+# debian_fetch_pinned ARCH NAME...: downloads what is pinned and not here, all at once: each call of apt reads its lists for
+# more than a second. What cannot be had this way is left to debian_fetch.
+debian_fetch_pinned() {
+    local arch=$1 name version sha file part; shift
+    local pool=$DEBIAN/pool/$arch wanted=()
+    mkdir -p "$pool"
+    while read -r _ name version _; do
+        [ -e "$pool/${name}_${version//:/%3a}.deb" ] || wanted+=("$name=$version")
+    done < <(awk -v a="$arch" -v names="$*" 'BEGIN { split(names, n, " "); for (i in n) want[n[i]] = 1 } $1 == a && $2 in want' "$ROOT/cross/debian.pins")
+    [ ${#wanted[@]} -gt 1 ] || return 0
+    debian_update "$arch" >&2
+    part=$(mktemp -d "$pool/part.XXXXXX")
+    if (cd "$part" && debian_apt "$arch" apt-get download "${wanted[@]}") >/dev/null 2>&1; then
+        for name in "${wanted[@]}"; do
+            version=${name#*=} name=${name%%=*}
+            file=${name}_${version//:/%3a}.deb
+            sha=$(awk -v a="$arch" -v n="$name" '$1 == a && $2 == n { print $4 }' "$ROOT/cross/debian.pins")
+            # apt's name for the file ends with the architecture.
+            [ "$(sha256_of "$part/${file%.deb}"_*.deb)" = "$sha" ] || die "$name $version ($arch): the digest is not the pinned $sha"
+            mv "$part/${file%.deb}"_*.deb "$pool/$file"
+        done
+    fi
+    rm -rf "$part"
+}
+
 # debian_fetch ARCH NAME...: prints one path of a .deb per name. Pins are in cross/debian.pins; what has no pin, or whose
 # pinned version has left the mirrors, is the newest version that Debian signed, recorded in target/debian/fallbacks.
 debian_fetch() {
     local arch=$1 name pin version sha file part; shift
     local pool=$DEBIAN/pool/$arch
-    mkdir -p "$pool"
+    debian_fetch_pinned "$arch" "$@"
     for name; do
         pin=$(awk -v a="$arch" -v n="$name" '$1 == a && $2 == n' "$ROOT/cross/debian.pins")
         read -r _ _ version sha <<<"$pin" || true

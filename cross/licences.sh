@@ -4,7 +4,12 @@
 . "$(dirname "$0")/lib.sh"
 "$ROOT/cross/tools.sh"
 hold_lock
-out=$TARGET/licences
+out=$TARGET/licences/$ARMLET_ARCH
+want=$(cat "$0" "$ROOT"/{LICENSE,NOTICE,Cargo.lock,Cargo.toml,rust-toolchain.toml,cross/debian.pins} | sha256sum)
+if [ -e "$out/LICENCES" ] && [ "$(cat "$out/made-from" 2>/dev/null)" = "$want" ]; then
+    echo "$out/LICENCES"
+    exit
+fi
 part=$(mktemp -d "$TARGET/licences.XXXXXX")
 trap 'rm -rf "$part"' EXIT
 
@@ -77,4 +82,5 @@ if [ ${#bare[@]} -gt 0 ]; then say "without a text of their own: ${bare[*]/%/;}"
 
 mkdir -p "$out"
 mv "$part/LICENCES" "$out/LICENCES"
+echo "$want" >"$out/made-from"
 echo "$out/LICENCES"

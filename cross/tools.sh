@@ -28,13 +28,13 @@ ensure_rust_source() {
     [ "$(cat "$TOOLS/rust-source.version" 2>/dev/null)" = "$version" ] && return
     say "$TRIPLE cannot be installed: taking the source of the standard library from Debian"
     for DEBIAN_SUITE in trixie-backports trixie; do
-        debian_update arm64
-        deb=$(debian_apt arm64 apt-cache madison rust-src 2>/dev/null | awk -v v="$version" '$3 ~ "^" v "[+~-]" { print $3; exit }')
+        debian_update "$DEBIAN_ARCH"
+        deb=$(debian_apt "$DEBIAN_ARCH" apt-cache madison rust-src 2>/dev/null | awk -v v="$version" '$3 ~ "^" v "[+~-]" { print $3; exit }')
         [ -n "$deb" ] && break
     done
     [ -n "$deb" ] || die "Debian has no rust-src $version, and $TRIPLE cannot be installed: see target/rustup.log"
     rm -rf "$TOOLS/rust-source"; mkdir -p "$TOOLS/rust-source"
-    (cd "$TOOLS/rust-source" && debian_apt arm64 apt-get download "rust-src=$deb" >/dev/null && dpkg -x rust-src_*.deb . && rm rust-src_*.deb)
+    (cd "$TOOLS/rust-source" && debian_apt "$DEBIAN_ARCH" apt-get download "rust-src=$deb" >/dev/null && dpkg -x rust-src_*.deb . && rm rust-src_*.deb)
     record_fallback "target $TRIPLE of rustc $version -> rust-src $deb"
     echo "$version" >"$TOOLS/rust-source.version"
 }
@@ -56,8 +56,8 @@ libseccomp_source() {
     local file=$dir/libseccomp_$version.orig.tar.gz
     mkdir -p "$dir"
     if [ ! -e "$file" ]; then
-        debian_update arm64
-        (cd "$dir" && debian_apt arm64 apt-get source --download-only libseccomp) >"$TARGET/libseccomp.log" 2>&1 ||
+        debian_update "$DEBIAN_ARCH"
+        (cd "$dir" && debian_apt "$DEBIAN_ARCH" apt-get source --download-only libseccomp) >"$TARGET/libseccomp.log" 2>&1 ||
             { tail -n 20 "$TARGET/libseccomp.log" >&2; die "cannot download the source of libseccomp"; }
     fi
     if [ -e "$file" ]; then
@@ -83,8 +83,8 @@ ensure_libseccomp() {
         cd "$work"
         # The release archive has a configure script; only its headers and library are wanted, not tools and manual.
         [ -x configure ] || ./autogen.sh
-        ./configure --host=aarch64-linux-musl --prefix="$out" --enable-static --disable-shared --disable-dependency-tracking \
-            CC="$zig cc -target aarch64-linux-musl" AR="$zig ar" RANLIB="$zig ranlib" CFLAGS="-Os -ffunction-sections -fdata-sections"
+        ./configure --host="$ZIG_TARGET" --prefix="$out" --enable-static --disable-shared --disable-dependency-tracking \
+            CC="$zig cc -target $ZIG_TARGET" AR="$zig ar" RANLIB="$zig ranlib" CFLAGS="-Os -ffunction-sections -fdata-sections"
         make -C include install
         make -C src -j"$(nproc)" install
     ) >"$TARGET/libseccomp.log" 2>&1 || { tail -n 20 "$TARGET/libseccomp.log" >&2; die "libseccomp does not build"; }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# pack.sh NAME...: packs images/recipes/NAME from Debian packages into target/images/NAME.tar, an OCI layout whose image
+# pack.sh NAME...: packs images/recipes/NAME from Debian packages into target/images/NAME.tar (target/images-x86_64/), an OCI layout whose image
 # is named localhost/NAME:trixie, and prints the paths. The same packages give the same bytes.
 . "$(dirname "$0")/../cross/lib.sh"
-images=$TARGET/images
+images=$IMAGES
 epoch=1735689600
 
 # The names under which busybox looks up what to do; the package leaves making them to its owner.
@@ -50,7 +50,9 @@ pack() {
     . "$ROOT/images/recipes/$name"
     local work=$images/work-$name; layout=$work/layout
     list=$(with_libraries "$architecture" "$packages")
-    local archives; archives=$(for package in $list; do debian_fetch "$architecture" "$package"; done)
+    local archives
+    # shellcheck disable=SC2086 # a list of names
+    archives=$(debian_fetch "$architecture" $list)
     local want; want=$(cat "$ROOT/images/pack.sh" "$ROOT/images/recipes/$name" - <<<"$archives" | sha256sum)
     if [ -e "$images/$name.tar" ] && [ "$(cat "$images/$name.made-from" 2>/dev/null)" = "$want" ]; then return; fi
     say "packing image $name"

@@ -1,6 +1,6 @@
 //! Image archives made by hand: good ones in several forms, and such as nobody should trust.
 
-use armlet_vm::target;
+use armlet_vm::{Arch, vm};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -106,7 +106,7 @@ pub(crate) struct Archive {
 
 impl Archive {
     pub(crate) fn new(name: &'static str, layers: Vec<Vec<u8>>) -> Self {
-        let (architecture, packing) = ("arm64", Packing::Gzip);
+        let (architecture, packing) = (Arch::current().image(), Packing::Gzip);
         Self { name, architecture, packing, layers, digest_lie: false, diff_id_lie: false }
     }
 
@@ -156,7 +156,7 @@ impl Archive {
 
 /// A root file system with busybox and one of everything that archives can hold, changed by a second layer.
 pub(crate) fn layers() -> Vec<Vec<u8>> {
-    let busybox = std::fs::read(target().join("vm/busybox/usr/bin/busybox")).unwrap();
+    let busybox = std::fs::read(vm().join("busybox/usr/bin/busybox")).unwrap();
     let base = Layer::new()
         .folder("bin/")
         .file("bin/busybox", 0o755, &busybox)

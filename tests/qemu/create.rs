@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 use crate::guests::{directory, runs_arm32};
-use armlet_vm::{Boot, Disk, Guest, Initramfs, Kind, binary, root, target};
+use armlet_vm::{Boot, Disk, Guest, Initramfs, Kind, binary, programs, root, target};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -35,7 +35,7 @@ fn payload(folder: &Path) {
     std::fs::copy(binary().unwrap(), folder.join("armlet")).unwrap();
     let build = ["build", "--profile", "qemu", "--example", "create_parent"];
     run(Command::new(root().join("cross/cargo.sh")).args(build));
-    let parent = target().join("aarch64-unknown-linux-musl/qemu/examples/create_parent");
+    let parent = programs().join("examples/create_parent");
     std::fs::copy(parent, folder.join("create_parent")).unwrap();
     run(Command::new(target().join("tools/python/bin/python"))
         .args(["-m", "ziglang", "cc", "-target", "arm-linux-musleabihf", "-static", "-Os", "-s", "-o"])

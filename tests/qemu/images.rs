@@ -2,6 +2,7 @@
 
 use crate::archives::{Archive, Layer, Packing, layers};
 use crate::node::{IMAGE, host, image, node};
+use armlet_vm::Arch;
 use std::path::Path;
 
 /// Writes the archives that these tests import, to be seen by the guest in its payload.
@@ -32,7 +33,8 @@ pub(crate) fn archives(folder: &Path) {
     std::fs::write(folder.join("bad-cut.tar"), &cut[..cut.len() / 2]).unwrap();
     std::fs::write(folder.join("bad-text.tar"), "not an archive").unwrap();
     let script = format!(
-        "rm -f saved.tar; skopeo --override-arch arm64 copy --quiet 'oci-archive:{}' docker-archive:saved.tar:localhost/saved:1",
+        "rm -f saved.tar; skopeo --override-arch {} copy --quiet 'oci-archive:{}' docker-archive:saved.tar:localhost/saved:1",
+        Arch::current().image(),
         image("busybox").display()
     );
     host("skopeo", &script, folder);
@@ -122,6 +124,10 @@ fn what_skopeo_saves_for_docker_is_imported_and_runs() {
 fn bad_archives_are_refused_and_leave_nothing() {
     let (node, _agent) = node();
     let mut others = Vec::new();
+    let foreign = format!(
+        "localhost/foreign:1 in /run/payload/foreign.tar is for linux/s390x, and this node runs {}",
+        Arch::current().image()
+    );
     for (file, why) in [
         ("bad-parent.tar", "cannot be unpacked: member \"../../escaped\" is refused: a path holds '..'"),
         ("bad-link.tar", "cannot be unpacked: member \"out/escaped\" is refused: its parent is a link that leads"),
@@ -131,7 +137,7 @@ fn bad_archives_are_refused_and_leave_nothing() {
         ("bad-text.tar", "bad-text.tar is broken: the archive is not valid: "),
         ("bad-digest.tar", "in /run/payload/bad-digest.tar has digest "),
         ("bad-diff-id.tar", "in /run/payload/bad-diff-id.tar has digest "),
-        ("foreign.tar", "localhost/foreign:1 in /run/payload/foreign.tar is for linux/s390x, and this node runs arm64"),
+        ("foreign.tar", &foreign),
     ] {
         let output = node.try_run(&format!("armlet import /run/payload/{file}"));
         assert_eq!(output.status, 1, "{file}: {output:?}");

@@ -1,7 +1,7 @@
 //! The node that the tests of manifests, images, logs and the command line share: armlet as process 1, one boot.
 
 use crate::guests::directory;
-use armlet_vm::{Boot, Disk, Guest, Initramfs, Kind, Output, binary, root, target};
+use armlet_vm::{Boot, Disk, Guest, Initramfs, Kind, Output, binary, images, root};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -168,7 +168,7 @@ pub(crate) fn image(name: &str) -> PathBuf {
     let pack = root().join("images/pack.sh");
     let status = Command::new(&pack).arg(name).stdout(Stdio::null()).status().unwrap();
     assert!(status.success(), "{} {name} failed", pack.display());
-    target().join(format!("images/{name}.tar"))
+    images().join(format!("{name}.tar"))
 }
 
 /// Runs a program of the host, installing its Debian package where it is missing.

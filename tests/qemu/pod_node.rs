@@ -1,7 +1,7 @@
 //! The node that the tests of pods share: armlet as process 1, with the images of `images/` imported.
 
 use crate::guests::directory;
-use armlet_vm::{Boot, Disk, Guest, Initramfs, Kind, binary, root, target};
+use armlet_vm::{Arch, Boot, Disk, Guest, Initramfs, Kind, binary, images, root};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -17,12 +17,13 @@ pub(crate) fn node() -> &'static Guest {
         let directory = directory("pods");
         let data = directory.join("data");
         std::fs::create_dir_all(data.join("preload")).unwrap();
-        let images = ["busybox", "busybox-arm32", "redis"];
-        let packed = Command::new(root().join("images/pack.sh")).args(images).stdout(Stdio::null()).status().unwrap();
+        let mut names = vec!["busybox", "redis"];
+        names.extend((Arch::current() == Arch::Aarch64).then_some("busybox-arm32"));
+        let packed = Command::new(root().join("images/pack.sh")).args(&names).stdout(Stdio::null()).status().unwrap();
         assert!(packed.success());
-        for image in images {
-            let name = format!("{image}.tar");
-            std::fs::copy(target().join("images").join(&name), data.join("preload").join(&name)).unwrap();
+        for name in names {
+            let name = format!("{name}.tar");
+            std::fs::copy(images().join(&name), data.join("preload").join(&name)).unwrap();
         }
         let disk = Disk::make(&directory.join("data.img"), 512, "armlet-data", Some(&data)).unwrap();
         let initramfs = Initramfs::build(Kind::Debug, Some(&binary().unwrap())).unwrap();

@@ -1,6 +1,7 @@
 //! What a container finds around it, and what it cannot do: looked at from inside, in pods on a real node.
 
 use crate::pod_node::{PATIENCE, Pod, among_others, condition, container, container_group, ended, node, waiting};
+use armlet_vm::Arch;
 use std::collections::BTreeMap;
 
 /// A field of `/proc/<pid>/status`.
@@ -92,21 +93,39 @@ containers:
     assert!(host.exec("main", "cat /etc/hosts").starts_with("# Kubernetes-managed hosts file (host network).\n"));
 }
 
-/// A static aarch64 program that makes one system call, with all arguments zero, and exits with the error number.
+/// Machine code that makes one system call, with all arguments zero, and exits with the error number; and the machine's
+/// number in the header of a program.
+fn syscall_code(number: u16) -> (Vec<u8>, u16) {
+    match Arch::current() {
+        Arch::Aarch64 => {
+            let load_number = |number: u16| 0xd280_0008_u32 | (u32::from(number) << 5);
+            let (call, negate) = (0xd400_0001_u32, 0xcb00_03e0_u32);
+            let clear = (0..6_u32).map(|register| 0xd280_0000 | register);
+            let code = clear.chain([load_number(number), call, negate, load_number(93), call]);
+            (code.flat_map(u32::to_le_bytes).collect(), 183)
+        }
+        Arch::X86_64 => {
+            let clear = [0x31, 0xff, 0x31, 0xf6, 0x31, 0xd2, 0x4d, 0x31, 0xd2, 0x4d, 0x31, 0xc0, 0x4d, 0x31, 0xc9];
+            let load_number = |number: u16| [&[0xb8][..], &u32::from(number).to_le_bytes()].concat();
+            // Then `neg eax; mov edi, eax`.
+            let (call, negate) = (&[0x0f, 0x05][..], &[0xf7, 0xd8, 0x89, 0xc7][..]);
+            ([&clear, &load_number(number)[..], call, negate, &load_number(60), call].concat(), 62)
+        }
+    }
+}
+
+/// A static program of nothing but [`syscall_code`].
 fn syscall_program(number: u16) -> Vec<u8> {
     const LOAD_AT: u64 = 0x40_0000;
-    let load_number = |number: u16| 0xd280_0008_u32 | (u32::from(number) << 5);
-    let (call, negate) = (0xd400_0001_u32, 0xcb00_03e0_u32);
-    let clear = (0..6_u32).map(|register| 0xd280_0000 | register);
-    let code: Vec<u32> = clear.chain([load_number(number), call, negate, load_number(93), call]).collect();
+    let (code, machine) = syscall_code(number);
     let (header, segment) = (64_u64, 56_u64);
-    let size = header + segment + 4 * code.len() as u64;
+    let size = header + segment + code.len() as u64;
     let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
     let half = |file: &mut Vec<u8>, value: u16| file.extend(value.to_le_bytes());
     let word = |file: &mut Vec<u8>, value: u32| file.extend(value.to_le_bytes());
     let long = |file: &mut Vec<u8>, value: u64| file.extend(value.to_le_bytes());
     half(&mut file, 2);
-    half(&mut file, 183);
+    half(&mut file, machine);
     word(&mut file, 1);
     long(&mut file, LOAD_AT + header + segment);
     long(&mut file, header);
@@ -120,12 +139,17 @@ fn syscall_program(number: u16) -> Vec<u8> {
     for value in [0, LOAD_AT, LOAD_AT, size, size, 0x1000] {
         long(&mut file, value);
     }
-    file.extend(code.into_iter().flat_map(u32::to_le_bytes));
+    file.extend(code);
     file
 }
 
 /// `add_key(2)`: with all arguments zero EFAULT, unless it is filtered.
-const BLOCKED: u16 = 217;
+fn blocked() -> u16 {
+    match Arch::current() {
+        Arch::Aarch64 => 217,
+        Arch::X86_64 => 248,
+    }
+}
 /// No kernel has this one.
 const UNKNOWN: u16 = 600;
 const EPERM: &str = "1";
@@ -137,7 +161,7 @@ const ENOSYS: &str = "38";
 #[test]
 fn privileges_are_those_that_were_asked_for() {
     let _pods = among_others();
-    for (name, number) in [("blocked", BLOCKED), ("unknown", UNKNOWN)] {
+    for (name, number) in [("blocked", blocked()), ("unknown", UNKNOWN)] {
         node().write_file(&format!("/var/lib/tools/{name}"), &syscall_program(number));
     }
     node().ok("chmod 755 /var/lib/tools/*");

@@ -4,7 +4,7 @@
 #   INITRAMFS  from prepare.sh (required)
 #   DATA, PAYLOAD  disk images from disk.sh (optional)
 #   APPEND     more kernel arguments        HOSTFWD  hostfwd rules: "tcp:127.0.0.1:8080-:80 ..."
-#   MEMORY     MiB, default 1024            CPU, SMP default cortex-a72 and 2
+#   MEMORY     MiB, default 1024            CPU, SMP default cortex-a72 (max on x86-64) and 2
 #   SHELL_ON=stdio puts a shell of the guest (bare and debug kinds) on this terminal
 # Further arguments go to QEMU. Ports: armlet.report -> VM_DIR/report.log, armlet.shell -> VM_DIR/shell.sock, QMP -> VM_DIR/qmp.sock.
 . "$(dirname "$0")/../../cross/lib.sh"
@@ -14,11 +14,15 @@ rm -f "$VM_DIR"/{report.log,console.log,shell.sock,qmp.sock}
 
 forward=""
 for rule in ${HOSTFWD:-}; do forward+=",hostfwd=$rule"; done
+case $ARMLET_ARCH in
+    aarch64) machine=virt cpu=cortex-a72 console=ttyAMA0 ;;
+    x86_64) machine=q35 cpu=max console=ttyS0 ;;
+esac
 arguments=(
-    -M virt -cpu "${CPU:-cortex-a72}" -smp "${SMP:-2}" -m "${MEMORY:-1024}"
+    -M "$machine" -cpu "${CPU:-$cpu}" -smp "${SMP:-2}" -m "${MEMORY:-1024}"
     -nodefaults -no-reboot -display none
-    -kernel "$TARGET/vm/kernel/Image" -initrd "$INITRAMFS"
-    -append "console=ttyAMA0 panic=-1 ${APPEND:-quiet}"
+    -kernel "$VM/kernel/Image" -initrd "$INITRAMFS"
+    -append "console=$console panic=-1 ${APPEND:-quiet}"
     -netdev "user,id=net0$forward" -device virtio-net-pci,netdev=net0,romfile=
     -device virtio-rng-pci
     -device virtio-serial-pci
@@ -26,7 +30,8 @@ arguments=(
     -chardev "socket,id=shell,path=$VM_DIR/shell.sock,server=on,wait=off" -device virtserialport,chardev=shell,name=armlet.shell
     -qmp "unix:$VM_DIR/qmp.sock,server=on,wait=off"
 )
-if [ "$(uname -m)" = aarch64 ] && [ -w /dev/kvm ]; then
+# Not for x86-64: virtual machines of others often offer a KVM that QEMU then fails on.
+if [ "$ARMLET_ARCH $(uname -m)" = "aarch64 aarch64" ] && [ -w /dev/kvm ]; then
     arguments+=(-accel kvm -cpu host)
 else
     arguments+=(-accel "tcg,thread=multi,tb-size=${TB_SIZE:-256}")
@@ -39,4 +44,4 @@ disk() { [ -z "$2" ] || arguments+=(-drive "if=none,id=$1,file=$2,format=raw,cac
 disk data "${DATA:-}" ""
 disk payload "${PAYLOAD:-}" ",readonly=on"
 # Whoever asked for the guest may die without a word; the guest then goes too.
-exec setpriv --pdeathsig KILL qemu-system-aarch64 "${arguments[@]}" "$@"
+exec setpriv --pdeathsig KILL "qemu-system-$ARMLET_ARCH" "${arguments[@]}" "$@"

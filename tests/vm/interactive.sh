@@ -3,13 +3,13 @@
 # runs. Ctrl-A x ends it. FORWARD="8080 6379" names the ports of the node that are made reachable on 127.0.0.1, by
 # default the one of docs/examples/redis.yaml; each gets the same number here, or a free one where that is taken.
 . "$(dirname "$0")/../../cross/lib.sh"
-vm=$TARGET/vm
+vm=$VM
 initramfs=$("$ROOT/tests/vm/prepare.sh" debug)
 [ -e "$vm/node.img" ] || "$ROOT/tests/vm/disk.sh" "$vm/node.img" 2048M armlet-data
 "$ROOT/images/pack.sh" busybox redis >/dev/null
 payload=$vm/node-payload
 rm -rf "$payload"; mkdir -p "$payload"
-cp -r "$TARGET/images" "$ROOT/docs/examples" "$payload/"
+cp -r "$IMAGES" "$ROOT/docs/examples" "$payload/"
 "$ROOT/tests/vm/disk.sh" "$vm/node-payload.img" 64M armlet-payload "$payload"
 # port_here PORT: that port of this machine, or a free one.
 port_here() {

@@ -1,28 +1,33 @@
 #!/usr/bin/env bash
-# prepare.sh KIND: makes the guest's kernel, modules and initramfs below target/vm/ and prints the path of the initramfs.
-#   bare  busybox as process 1: a place to run any static aarch64 program
+# prepare.sh KIND: makes the guest's kernel, modules and initramfs below target/vm/ (target/vm-x86_64/) and prints the path of the initramfs.
+#   bare  busybox as process 1: a place to run any static program
 #   node  armlet as process 1 and nothing else inside; ARMLET_BINARY names the binary
+#   disk  what hands over to the system on the data disk, such as debian.sh makes
 #   debug the node, with the busybox shell of the test harness beside armlet (boot it with rdinit=/debug)
 . "$(dirname "$0")/../../cross/lib.sh"
-kind=${1:?bare, node or debug}
+kind=${1:?bare, disk, node or debug}
 here=$ROOT/tests/vm
-vm=$TARGET/vm
+vm=$VM
+case $ARMLET_ARCH in
+    aarch64) board=qemu-virt qemu=qemu-system-arm ;;
+    x86_64) board=qemu-q35 qemu=qemu-system-x86 ;;
+esac
 
 # board_list KEY: the strings of a TOML array in the board file that is written one a line.
-board_list() { awk -v key="$1" '$1 == key && /\[$/ { on = 1; next } /^\]/ { on = 0 } on { gsub(/[",[:space:]]/, ""); print }' "$ROOT/board/qemu-virt.toml"; }
+board_list() { awk -v key="$1" '$1 == key && /\[$/ { on = 1; next } /^\]/ { on = 0 } on { gsub(/[",[:space:]]/, ""); print }' "$ROOT/board/$board.toml"; }
 
-# The kernel of Debian's cloud images; without the pinned one, what the newest linux-image-cloud-arm64 depends on.
+# The kernel of Debian's cloud images; without the pinned one, what the newest linux-image-cloud-* depends on.
 kernel_package() {
     local name
-    name=$(awk '$1 == "arm64" && $2 ~ /^linux-image-.*-cloud-arm64$/ { print $2 }' "$ROOT/cross/debian.pins")
-    [ -e "$DEBIAN/pool/arm64/$name.newest" ] || compgen -G "$DEBIAN/pool/arm64/${name}_*.deb" >/dev/null || {
-        debian_update arm64
-        if ! debian_apt arm64 apt-cache show "$name" >/dev/null 2>&1; then
-            name=$(debian_apt arm64 apt-cache depends linux-image-cloud-arm64 | awk '$1 == "Depends:" { print $2 }')
+    name=$(awk -v a="$DEBIAN_ARCH" '$1 == a && $2 ~ "^linux-image-.*-cloud-" a "$" { print $2 }' "$ROOT/cross/debian.pins")
+    [ -e "$DEBIAN/pool/$DEBIAN_ARCH/$name.newest" ] || compgen -G "$DEBIAN/pool/$DEBIAN_ARCH/${name}_*.deb" >/dev/null || {
+        debian_update "$DEBIAN_ARCH"
+        if ! debian_apt "$DEBIAN_ARCH" apt-cache show "$name" >/dev/null 2>&1; then
+            name=$(debian_apt "$DEBIAN_ARCH" apt-cache depends "linux-image-cloud-$DEBIAN_ARCH" | awk '$1 == "Depends:" { print $2 }')
             [ -n "$name" ] || die "no kernel package is to be had"
         fi
     }
-    debian_fetch arm64 "$name"
+    debian_fetch "$DEBIAN_ARCH" "$name"
 }
 
 prepare_kernel() {
@@ -51,7 +56,7 @@ prepare_kernel() {
         builtin[key($0)] { next }
         !(key($0) in needs) { print "no module " $0 > "/dev/stderr"; failed = 1; next }
         { n = split(needs[key($0)], path, " "); for (i = n; i >= 1; i--) if (!seen[path[i]]++) print path[i] }
-        END { exit failed }' >"$out/order-paths" || die "the kernel lacks a module that board/qemu-virt.toml names"
+        END { exit failed }' >"$out/order-paths" || die "the kernel lacks a module that board/$board.toml names"
     local path name
     while read -r path; do
         name=$(basename "${path%.xz}")
@@ -72,11 +77,11 @@ pack() { (cd "$1" && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet -o -H new
 
 busybox() {
     local dir=$vm/busybox
-    [ -x "$dir/usr/bin/busybox" ] || { mkdir -p "$dir"; dpkg -x "$(debian_fetch arm64 busybox-static)" "$dir"; }
+    [ -x "$dir/usr/bin/busybox" ] || { mkdir -p "$dir"; dpkg -x "$(debian_fetch "$DEBIAN_ARCH" busybox-static)" "$dir"; }
     echo "$dir/usr/bin/busybox"
 }
 
-install_packages ca-certificates debian-archive-keyring qemu-system-arm e2fsprogs cpio kmod xz-utils file socat
+install_packages ca-certificates debian-archive-keyring "$qemu" e2fsprogs cpio kmod xz-utils file socat
 hold_lock
 mkdir -p "$vm"
 prepare_kernel
@@ -90,6 +95,11 @@ case $kind in
         cp "$(busybox)" "$tree/bin/busybox"
         cp "$here/guest/bare.sh" "$tree/init"
         cp "$here/guest/shell.sh" "$tree/shell"
+        ;;
+    disk)
+        mkdir -p "$tree/bin"
+        cp "$(busybox)" "$tree/bin/busybox"
+        cp "$here/guest/disk.sh" "$tree/init"
         ;;
     node | debug)
         cp "${ARMLET_BINARY:?the path of the binary}" "$tree/init"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run.sh DIR [QEMU-ARGUMENT...]: boots the bare guest, runs DIR/run.sh in it, prints its output, exits with its status.
 # In the guest: DIR at /run/payload (read only), an ext4 disk of DATA_SIZE (256M) at /var/lib/armlet, cgroup2 with all
-# controllers, the modules of board/qemu-virt.toml, network 10.0.2.15 (the host is 10.0.2.2), busybox as the tools.
+# controllers, the modules of the board, network 10.0.2.15 (the host is 10.0.2.2), busybox as the tools.
 # T=seconds bounds the whole run (120), SHOW_CONSOLE=1 prints the kernel's messages after it, STDIN is not used.
 . "$(dirname "$0")/../../cross/lib.sh"
 payload=${1:?a folder with run.sh}; shift

@@ -6,7 +6,7 @@ sha256sum "big-$round" | cut -d ' ' -f 1 >"$notes/image-$round.sum"
 tar cf layer.tar "big-$round"
 layer=$(sha256sum layer.tar | cut -d ' ' -f 1)
 cat >config.json <<END
-{"architecture": "arm64", "os": "linux", "config": {}, "rootfs": {"type": "layers", "diff_ids": ["sha256:$layer"]}}
+{"architecture": "$architecture", "os": "linux", "config": {}, "rootfs": {"type": "layers", "diff_ids": ["sha256:$layer"]}}
 END
 cat >manifest.json <<END
 [{"Config": "config.json", "RepoTags": ["localhost/image-$round:1"], "Layers": ["layer.tar"]}]

@@ -1,7 +1,7 @@
 //! A node in a guest, seen through its command line.
 
 use super::LONG;
-use armlet_vm::{Guest, root, target};
+use armlet_vm::{Guest, images, root};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -173,7 +173,7 @@ pub(super) fn data_files(directory: &Path, manifests: &[(&str, &str)]) -> PathBu
     }
     let pack = root().join("images/pack.sh");
     assert!(Command::new(&pack).arg("busybox").stdout(Stdio::null()).status().unwrap().success());
-    std::fs::copy(target().join("images/busybox.tar"), from.join("preload/busybox.tar")).unwrap();
+    std::fs::copy(images().join("busybox.tar"), from.join("preload/busybox.tar")).unwrap();
     for (name, manifest) in manifests {
         std::fs::write(from.join("manifests").join(format!("{name}.yaml")), manifest).unwrap();
     }

@@ -3,7 +3,7 @@
 use super::node::{MANIFESTS, NAME, NOTES, Node, Pods, counting, data_files, pod};
 use super::{LONG, Seed, rounds};
 use crate::guests::directory;
-use armlet_vm::{Boot, Disk, Initramfs, Kind, binary};
+use armlet_vm::{Arch, Boot, Disk, Initramfs, Kind, binary};
 use std::time::Duration;
 
 /// "Reboot and power cut: pods that are to run come back by themselves, finished ones stay finished, restart counts kept,
@@ -141,10 +141,13 @@ fn orphans_are_reaped(node: &Node) {
 
 /// "Process 1 starts the agent": one that dies is followed by another, later each time, and no pod notices.
 fn the_agent_is_kept(node: &Node, known: &Known) {
+    // A helper of the agent's is there too for a moment, and may outlive it.
     let agent = "/sys/fs/cgroup/armlet/agent/cgroup.procs";
     let script = format!(
-        "now() {{ tr -d . </proc/uptime | cut -d ' ' -f 1; }}; old=$(head -n 1 {agent}); for n in 1 2 3 4; do kill -KILL $old; \
-         begin=$(now); until new=$(head -n 1 {agent}) && [ -n \"$new\" ] && [ $new != $old ]; do usleep 10000; done; \
+        "now() {{ tr -d . </proc/uptime | cut -d ' ' -f 1; }}; \
+         agent() {{ for p in $(cat {agent}); do tr '\\0' ' ' <\"/proc/$p/cmdline\" | grep -q '^[^ ]* agent ' && echo $p; done 2>/dev/null | head -n 1; }}; \
+         old=$(agent); for n in 1 2 3 4; do kill -KILL $old; \
+         begin=$(now); until new=$(agent) && [ -n \"$new\" ] && [ $new != $old ]; do usleep 10000; done; \
          old=$new; echo $(($(now) - begin)); done"
     );
     // Hundredths of a second.
@@ -183,7 +186,11 @@ fn cut_while_busy(node: Node, round: usize, seed: &mut Seed) {
         let name = format!("churn-{n}");
         node.guest.write_file(&format!("{NOTES}/{name}.yaml"), pod(&name, "", "", &counting(&name)).as_bytes());
     }
-    node.guest.ok(&format!("round={round} notes={NOTES}\n{}", include_str!("image.sh")));
+    node.guest.ok(&format!(
+        "round={round} notes={NOTES} architecture={}\n{}",
+        Arch::current().image(),
+        include_str!("image.sh")
+    ));
     node.guest.ok(&format!(
         "sync; (armlet import {NOTES}/image-{round}.tar; for n in 0 1 2; do mv {NOTES}/churn-$n.yaml {MANIFESTS}/; usleep 500000; \
          done; rm {MANIFESTS}/churn-0.yaml; kill -KILL $(cat /sys/fs/cgroup/armlet/agent/cgroup.procs)) >/dev/null 2>&1 & \

@@ -1,7 +1,7 @@
 //! One running guest.
 
 use crate::shell::{Output, Shell};
-use crate::{Disk, Error, Initramfs, Kind, root};
+use crate::{Arch, Disk, Error, Initramfs, Kind, root};
 use base64::Engine;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -112,6 +112,10 @@ impl Boot {
         }
         Ok(guest)
     }
+}
+
+fn qemu() -> PathBuf {
+    format!("qemu-system-{}", Arch::current().name()).into()
 }
 
 /// Spawns from a thread that lives as long as this process: QEMU is told to die with the thread that started it.
@@ -264,7 +268,7 @@ impl Guest {
                 }
             }
         }
-        self.child.wait().map_err(|source| Error::Run { program: "qemu-system-aarch64".into(), source })
+        self.child.wait().map_err(|source| Error::Run { program: qemu(), source })
     }
 
     /// All that the kernel and process 1 have written to the console.
@@ -293,7 +297,7 @@ impl Guest {
                 return Ok(());
             }
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(Error::Failed { program: "qemu-system-aarch64".into(), status });
+                return Err(Error::Failed { program: qemu(), status });
             }
             std::thread::sleep(Duration::from_millis(10));
         }

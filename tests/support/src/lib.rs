@@ -9,7 +9,9 @@ mod image;
 mod shell;
 
 pub use guest::{Boot, Guest};
-pub use image::{Disk, Initramfs, Kind, binary, other_binary, root, target};
+pub use image::{
+    Arch, Disk, Initramfs, Kind, binary, debian, images, other_binary, package, programs, root, target, vm,
+};
 pub use shell::Output;
 
 use std::path::PathBuf;
