@@ -20,7 +20,7 @@ cargo clippy --quiet --workspace --all-targets --locked -- -D warnings
 # Left out of "all" targets, since it is no part of plain `cargo test`.
 cargo clippy --quiet --test qemu --locked -- -D warnings
 say "shellcheck"
-mapfile -t scripts < <(git ls-files '*.sh' .ci/run)
+mapfile -t scripts < <(git ls-files '*.sh' .ci/run 'cross/deb/p*')
 shellcheck -x "${scripts[@]}"
 say "cargo deny"
 deny() { cargo deny --locked --workspace "$@"; }
