@@ -6,9 +6,17 @@
 work=/run/debug
 $work/busybox mkdir -p $work/bin /run/payload
 [ "${1-}" = serve ] || $work/busybox --install -s $work/bin
-# Where armlet is process 1 its binary may have no name in the file system any more.
-[ -x /sbin/armlet ] || ln -sf /proc/1/exe $work/bin/armlet
-export PATH=$work/bin:/bin:/sbin:/usr/bin:/usr/sbin HOME=/root
+tools=$work/bin system=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+if [ -d /run/systemd/system ]; then
+    # The system's own tools come first; busybox's shell would take its own.
+    export PATH=$system:$tools HOME=/root
+    shell=/bin/sh
+else
+    # Where armlet is process 1 its binary may have no name in the file system any more.
+    [ -x /sbin/armlet ] || ln -sf /proc/1/exe $work/bin/armlet
+    export PATH=$tools:$system HOME=/root
+    shell=$tools/sh
+fi
 
 for disk in /sys/block/vd*; do
     [ "$(cat "$disk/serial" 2>/dev/null)" = payload ] || continue
@@ -40,7 +48,7 @@ while read -r id status; do
 done <&4 &
 
 run() {
-    timeout -s KILL "$2" sh "$work/$1.sh" >"$work/$1.out" 2>"$work/$1.err" </dev/null 3>&- 4>&-
+    timeout -s KILL "$2" $shell "$work/$1.sh" >"$work/$1.out" 2>"$work/$1.err" </dev/null 3>&- 4>&-
     echo "$1 $?" >&4
 }
 while :; do
