@@ -8,6 +8,8 @@ use armlet_vm::{Boot, Disk, Guest, Initramfs, Kind, binary, debian};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(120);
+/// systemd's start is more work than all that follows, and the host may be busy.
+const BOOT: Duration = Duration::from_secs(300);
 
 /// A pod that notes when it begins, when it is told to end, and when it has ended, in a folder of the machine. It takes two
 /// seconds to end, so that who does not wait for it is found out.
@@ -121,7 +123,7 @@ fn slowly(guest: &Guest, script: &str) -> String {
 /// systemd has started all that it starts by itself.
 #[track_caller]
 fn settle(guest: &Guest) {
-    guest.wait_until("systemctl is-system-running | grep -qE 'running|degraded'", PATIENCE);
+    guest.wait_until("systemctl is-system-running | grep -qE 'running|degraded'", BOOT);
     assert_eq!(guest.ok("systemctl --failed --plain --no-legend"), "");
 }
 
