@@ -51,6 +51,8 @@ pub(super) struct Looping {
     /// Pods whose facts of this boot have changed and are not kept yet.
     pub(super) owed: BTreeSet<PodUid>,
     pub(super) node_dirty: bool,
+    /// Pods that are gone, each with the journal's commit by which the disk has forgotten it.
+    pub(super) forgotten: Vec<(u64, PodUid)>,
     /// The supervisor's table was taken over at least once: before that nothing is known to be absent.
     pub(super) table_seen: bool,
     /// No pod's facts were lost: what nobody knows is no pod's.
@@ -111,6 +113,7 @@ impl Looping {
                 self.conditions.insert("StoreDegraded", degraded);
                 let waited = self.slots.iter().filter(|(_, slot)| slot.written > before && slot.written <= number);
                 self.dirty.extend(waited.map(|(uid, _)| uid.clone()));
+                self.drop_forgotten();
             }
             Input::LookAtDue => {}
             Input::Machine(lacks) => self.lacks = lacks,

@@ -272,8 +272,10 @@ impl Looping {
         if let Some(address) = self.last_address {
             self.journal.meta(LAST_ADDRESS, LastAddress { address, arrivals: self.arrivals }.text());
         }
-        self.journal.forget(uid);
-        executor::drop_volatile(&self.rooms, uid);
+        // What is known of this boot stays until the disk knows no more of the pod: an agent that begins in between would
+        // take it for one that is to run.
+        let number = self.journal.forget(uid);
+        self.forgotten.push((number, uid.clone()));
         self.publisher.gone(uid);
         self.verbs.gone(uid);
         self.node_dirty = true;
@@ -320,6 +322,16 @@ impl Looping {
             }
         }
         needed
+    }
+
+    /// Drops what was known in this boot of pods that the disk has forgotten. One that is wanted anew has facts of its own.
+    pub(super) fn drop_forgotten(&mut self) {
+        let committed = self.committed;
+        for (_, uid) in self.forgotten.extract_if(.., |(number, _)| *number <= committed) {
+            if !self.slots.contains_key(&uid) {
+                executor::drop_volatile(&self.rooms, &uid);
+            }
+        }
     }
 
     fn start(&mut self, uid: &PodUid, action: Action, now: Now) {

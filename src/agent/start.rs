@@ -156,6 +156,7 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
         facts_complete: opened.complete && all_understood,
         remains_seen: false,
         table_seen: false,
+        forgotten: Vec::new(),
         shutdown: None,
         powering_off: false,
         verbs,

@@ -113,7 +113,8 @@ pub fn remove(dirs: &PodDirs, volume: &Volume) -> Result<()> {
 
 /// Removes all that a pod has on disk and in memory: unmounts what is mounted below its folders, deepest first, then
 /// removes the folders. Needs no knowledge of the pod's volumes. Goes on after errors and returns them all; a volume
-/// that could not be unmounted is left untouched.
+/// that could not be unmounted is left untouched. Files that lie in memory beside the folders stay: what is remembered of
+/// the pod there, which has to outlive all that it is about.
 #[must_use]
 pub fn remove_pod(dirs: &PodDirs) -> Vec<VolumeError> {
     let mut errors = Vec::new();
@@ -131,9 +132,20 @@ pub fn remove_pod(dirs: &PodDirs) -> Vec<VolumeError> {
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             Err(e) => errors.push(failed("resolve")(e)),
         }
-        errors.extend(remove_tree(folder).map_err(VolumeError::from).err());
+        let gone = if folder == dirs.run() { folders_in(folder) } else { Ok(vec![folder.to_owned()]) };
+        match gone {
+            Ok(folders) => {
+                errors.extend(folders.iter().filter_map(|gone| remove_tree(gone).err()).map(VolumeError::from))
+            }
+            Err(e) => errors.push(e),
+        }
     }
     errors
+}
+
+fn folders_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let is_folder = |path: &PathBuf| path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
+    Ok(dirs::list(folder)?.into_iter().filter(is_folder).collect())
 }
 
 /// The pods that have folders, by the folders' names; those of removed pods that an earlier agent did not finish are
@@ -221,11 +233,15 @@ mod tests {
         fs::create_dir_all(&layer.work).unwrap();
         assert!(is_mount_point(&at).unwrap() && is_mount_point(&dirs.memory()).unwrap());
         assert_eq!(pods_on_disk(&data, &run).unwrap(), ["uid-1"]);
+        // What is remembered of the pod goes last, by another hand.
+        fs::write(dirs.run().join("facts.json"), b"{}").unwrap();
         for _ in 0..2 {
             let errors = remove_pod(&dirs);
             assert!(errors.is_empty(), "{errors:?}");
-            assert!(!dirs.root().exists() && !dirs.run().exists() && !layer.upper.exists() && !layer.work.exists());
+            assert!(!dirs.root().exists() && !layer.upper.exists() && !layer.work.exists());
+            assert_eq!(dirs::list(dirs.run()).unwrap(), [dirs.run().join("facts.json")]);
         }
+        fs::remove_dir_all(dirs.run()).unwrap();
         assert!(pods_on_disk(&data, &run).unwrap().is_empty());
         assert!(pods_on_disk(&base.path().join("no"), &base.path().join("no")).unwrap().is_empty());
     }
