@@ -24,6 +24,17 @@ for unit in armlet.service armlet-supervisor.service; do
     mkdir -p "$stage/usr/lib/systemd/system"
     sed 's,/usr/local/bin/armlet,/usr/bin/armlet,' "$ROOT/src/install/$unit" >"$stage/usr/lib/systemd/system/$unit"
 done
+# Manual pages and completions are the same on every machine, and this one can run its own program only.
+(cd "$ROOT" && cargo build --quiet --locked --bin armlet) >&2
+own=$TARGET/debug/armlet
+mkdir -p "$stage/usr/share/man/man1"
+"$own" man --dir "$stage/usr/share/man/man1" >/dev/null
+find "$stage/usr/share/man" -type f -exec gzip -n -9 {} +
+# complete SHELL PLACE: its completions in the package.
+complete() { mkdir -p "$stage/${2%/*}"; "$own" completions "$1" >"$stage/$2"; }
+complete bash usr/share/bash-completion/completions/armlet
+complete zsh usr/share/zsh/vendor-completions/_armlet
+complete fish usr/share/fish/vendor_completions.d/armlet.fish
 doc=usr/share/doc/armlet
 put 644 "$parts/copyright" "$doc/copyright"
 put 644 "$ROOT/NOTICE" "$doc/NOTICE"; squeeze "$doc/NOTICE"
@@ -33,7 +44,7 @@ maintainer=$(sed -n 's/^Maintainer: //p' "$parts/control")
 printf 'armlet (%s) unstable; urgency=medium\n\n  * What is new is in CHANGELOG.md.gz beside this file.\n\n -- %s  %s\n' \
     "$version" "$maintainer" "$(LC_ALL=C date -u -R -d "@$epoch")" >"$stage/$doc/changelog"; squeeze "$doc/changelog"
 put 644 "$parts/lintian-overrides" usr/share/lintian/overrides/armlet
-find "$stage" -type f -exec chmod u+w,go-w {} +
+find "$stage" -type f -exec chmod u+w,go-w,a+r {} +
 
 mkdir "$stage/DEBIAN"
 sed -e "s/@VERSION@/$version/" -e "s/@ARCH@/$DEBIAN_ARCH/" -e "s/@SIZE@/$(du -k -s --apparent-size "$stage" | cut -f1)/" \

@@ -40,18 +40,27 @@ fn a_package_holds_what_a_system_needs() {
     let files: Vec<(&str, &str)> =
         rows.iter().filter(|row| !row[5].ends_with('/')).map(|row| (row[5], row[0])).collect();
     let data = "-rw-r--r--";
+    let (pages, files): (Vec<_>, Vec<_>) =
+        files.into_iter().partition(|(path, _)| path.starts_with("./usr/share/man/"));
+    assert!(pages.iter().all(|(_, mode)| *mode == data) && pages.len() > 20, "{pages:?}");
+    for page in ["armlet", "armlet-logs", "armlet-config-show"] {
+        assert!(pages.contains(&(format!("./usr/share/man/man1/{page}.1.gz").as_str(), data)), "{page}");
+    }
     assert_eq!(
         files,
         [
             ("./usr/bin/armlet", "-rwxr-xr-x"),
             ("./usr/lib/systemd/system/armlet-supervisor.service", data),
             ("./usr/lib/systemd/system/armlet.service", data),
+            ("./usr/share/bash-completion/completions/armlet", data),
             ("./usr/share/doc/armlet/CHANGELOG.md.gz", data),
             ("./usr/share/doc/armlet/LICENCES.gz", data),
             ("./usr/share/doc/armlet/NOTICE.gz", data),
             ("./usr/share/doc/armlet/changelog.gz", data),
             ("./usr/share/doc/armlet/copyright", data),
+            ("./usr/share/fish/vendor_completions.d/armlet.fish", data),
             ("./usr/share/lintian/overrides/armlet", data),
+            ("./usr/share/zsh/vendor-completions/_armlet", data),
         ],
     );
 
@@ -71,7 +80,7 @@ fn a_package_holds_what_a_system_needs() {
         said("sh", &["-n"], &control.join(script));
     }
     let sums = std::fs::read_to_string(control.join("md5sums")).unwrap();
-    assert_eq!(sums.lines().count(), files.len(), "{sums}");
+    assert_eq!(sums.lines().count(), files.len() + pages.len(), "{sums}");
     let checked = Command::new("md5sum").arg("-c").arg(control.join("md5sums")).current_dir(&tree).output().unwrap();
     assert!(checked.status.success(), "{checked:?}");
 }
