@@ -209,8 +209,10 @@ fn came_back_after_a_shutdown_in_order(guest: &Guest) {
     assert_eq!(notes, "start\nterm\nended\nstart\nreboot\nterm\nended\nstart\n", "{}", journal(guest));
     // The supervisor's end, once all pods had theirs, came before the machine's network and disks went.
     let told = guest.ok("journalctl -b -1 --no-pager -o short-monotonic");
+    let lines: Vec<_> = told.lines().collect();
+    // The last time: units were stopped before it too.
     let at = |wanted: &str| {
-        let place = told.lines().position(|line| line.contains(wanted));
+        let place = lines.iter().rposition(|line| line.contains(wanted));
         place.unwrap_or_else(|| panic!("no {wanted:?} in:\n{told}"))
     };
     let stopped = at("Stopped armlet-supervisor.service");
