@@ -72,7 +72,7 @@ fn a_bundle_of_a_fake_node_has_everything_but_secrets() {
     for (name, text) in &files {
         assert!(!text.contains("planted") && !text.contains("98765432"), "{name}:\n{text}");
     }
-    assert!(files["config.json"].contains("config.yaml:5: apiToken: "), "{}", files["config.json"]);
+    assert!(files["config.json"].contains("config.yaml:5: warning: apiToken: "), "{}", files["config.json"]);
     assert!(out.contains("supervisor-log.txt") && out.contains(" missing "), "{out}");
     assert!(out.lines().last().unwrap().starts_with(&format!("{} (", archive.display())), "{out}");
 }
