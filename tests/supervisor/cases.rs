@@ -529,7 +529,7 @@ fn its_own_log_is_shown_and_its_level_changed(cgroup: &Path) {
     let (mut agent, ..) = node.agent();
     assert_eq!(agent.stats().log_level, Some(LogLevel::Info));
     let first = read(&mut agent, 0);
-    assert!(first.text.contains(" I supervisor: an agent said hello version=1\n"), "{}", first.text);
+    assert!(first.text.contains(" I supervisor: an agent said hello version=1 build="), "{}", first.text);
     let all = read(&mut agent, first.next);
     assert_eq!((all.text.as_str(), all.next), ("", first.next));
     signals::send(agent.stats().logger_pid.unwrap(), 9).unwrap();
