@@ -168,6 +168,10 @@ pub fn perform(step: &Step, socket: &Path) -> Result<String, StepError> {
         }
         Step::RemoveLogs => {
             let folders = leave::noted(Path::new(NOTE), Path::new(LOGS[0])).map_err(failed("read", Path::new(NOTE)))?;
+            let links = leave::links_into(Path::new(LOGS[1]), &folders).map_err(failed("read", Path::new(LOGS[1])))?;
+            for link in &links {
+                fs::remove_file(link).map_err(failed("remove", link))?;
+            }
             for folder in &folders {
                 tree::remove_tree(folder).map_err(|error| failed("remove", folder)(io::Error::other(error)))?;
             }

@@ -56,6 +56,13 @@ pub(super) fn noted(list: &Path, parent: &Path) -> io::Result<BTreeSet<PathBuf>>
     Ok(folders.filter(|path| path.parent() == Some(parent) && path.file_name().is_some() && path.is_dir()).collect())
 }
 
+/// The links of a folder that lead into one of these folders.
+pub(super) fn links_into(links: &Path, folders: &BTreeSet<PathBuf>) -> io::Result<Vec<PathBuf>> {
+    let leads =
+        |link: &PathBuf| fs::read_link(link).is_ok_and(|to| folders.iter().any(|folder| to.starts_with(folder)));
+    Ok(entries(links)?.into_iter().filter(leads).collect())
+}
+
 /// Removes a cgroup with all below it. A group that is not empty stays, and so do those above it. Gives whether all went.
 pub(super) fn remove_groups(group: &Path) -> io::Result<bool> {
     let mut all = true;
@@ -111,6 +118,18 @@ mod tests {
         let text: String = lines.map(|line| format!("{}\n", root.path().join(line).display())).concat();
         fs::write(&list, text).unwrap();
         assert_eq!(noted(&list, &logs).unwrap().into_iter().collect::<Vec<_>>(), [logs.join("a_b_c")]);
+    }
+
+    #[test]
+    fn links_are_known_by_where_they_lead() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        fs::create_dir(at("links")).unwrap();
+        std::os::unix::fs::symlink(at("logs/own/main/0.log"), at("links/own")).unwrap();
+        std::os::unix::fs::symlink(at("logs/own-not/main/0.log"), at("links/other")).unwrap();
+        fs::write(at("links/file"), "").unwrap();
+        let found = links_into(&at("links"), &BTreeSet::from([at("logs/own")])).unwrap();
+        assert_eq!(found, [at("links/own")]);
     }
 
     #[test]
