@@ -83,10 +83,10 @@ mod tests {
     fn linux_tells_about_this_process() {
         assert!(pss(Process::Own).unwrap() > 0);
         assert_eq!(start_time(Process::Own), start_time(Process::Pid(std::process::id())));
-        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let before = bytes_written(Process::OwnThread);
         std::fs::write(dir.path().join("f"), vec![1; 1 << 20]).unwrap();
-        // A checkout may lie on a file system without a device, where nothing counts.
+        // It may lie on a file system without a device, where nothing counts.
         if let (Some(before), Some(after)) = (before, bytes_written(Process::OwnThread)) {
             assert!(after >= before);
         }
