@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_executed_rather_than_the_descriptor_if_it_can_be() {
+    fn a_real_file_is_executed_rather_than_the_descriptor_if_it_can_be() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| CString::new(folder.path().join(name).into_os_string().into_encoded_bytes()).unwrap();
         std::fs::write(folder.path().join("broken"), "\x7fELF").unwrap();

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_written_is_told_apart() {
+    fn what_can_be_written_of_real_files_is_told_apart() {
         assert!(is_protected(&sealed_copy().unwrap()));
         let plain: OwnedFd = std::fs::File::open("/proc/self/exe").unwrap().into();
         assert!(!is_protected(&plain), "a file of the test's own");

@@ -173,8 +173,9 @@ fn follow_the_log(node: &Node) {
 
 #[track_caller]
 fn the_followed_log_is_whole(node: &Node) {
-    let script =
-        "awk '$4 == \"line\" && $5 != last + 1 { print; bad = 1 } { last = $5 } END { exit bad }' /run/followed";
+    // Whoever was killed may have been in the middle of its last line.
+    let script = "awk '$4 == \"line\" && $5 == \"\" { cut = NR; next } $4 == \"line\" && $5 != last + 1 { print; bad = 1 } \
+                  { last = $5 } END { exit bad || (cut && cut != NR) }' /run/followed";
     node.guest.ok(&format!("[ -s /run/followed ] && {script}"));
 }
 
