@@ -1,4 +1,5 @@
-//! armlet's own cgroup, in which its roles live wherever they were started.
+//! armlet's own cgroup, in which its roles live wherever they were started, but for an agent that is a unit of systemd
+//! (`agent/boot.rs` says why).
 //!
 //! `memory.min` is worth what the groups above grant: the kernel hands protection down from the root, and a group whose
 //! parent has none has none either (cgroup-v2.rst, "memory.min"). Hence the group lies right below the root, whatever
