@@ -89,7 +89,7 @@ async fn perform(at: &At, command: Command, tell: &mpsc::UnboundedSender<Input>)
         }
         Command::Usage { groups, reply } => {
             let used = tokio::task::spawn_blocking(move || groups.iter().map(|g| observe::group_usage(g)).collect());
-            let _ = reply.send(used.await.unwrap_or_default());
+            let _ = reply.send(Ok(used.await.unwrap_or_default()));
         }
         // The loop knows which images and pods it is about.
         Command::RemoveImages { .. } | Command::Pod { .. } => {}

@@ -138,9 +138,7 @@ fn commit_all(
 ) {
     let mut number = 0;
     loop {
-        if let Err(error) = store.commit() {
-            tracing::error!("{}", chain(&error));
-        }
+        commit(store);
         let degraded = store.degraded();
         let broken = degraded.is_some();
         // A disk that cannot be written does not hold a status back for ever: facts degrade to memory.
@@ -203,10 +201,15 @@ fn settle(store: &Store, beside: &dyn Fn() -> (&'static str, Vec<u8>)) {
     if let Err(error) = store.put_meta(name, bytes) {
         tracing::error!("{}", chain(&error));
     }
+    commit(store);
+    store.settle();
+}
+
+/// Commits. What cannot be written now is told, and tried again by the next commit.
+fn commit(store: &Store) {
     if let Err(error) = store.commit() {
         tracing::error!("{}", chain(&error));
     }
-    store.settle();
 }
 
 #[cfg(test)]

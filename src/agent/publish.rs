@@ -68,8 +68,10 @@ impl Publisher {
 
     /// Shows the node's own addresses.
     pub(super) fn addresses(&mut self, addresses: &[IpAddr]) {
-        self.changed |= self.view.addresses != addresses;
-        self.view.addresses = addresses.to_vec();
+        if self.view.addresses != addresses {
+            self.view.addresses = addresses.to_vec();
+            self.changed = true;
+        }
     }
 
     /// Adds one event about a pod.

@@ -70,7 +70,7 @@ pub enum Command {
         /// Their names below the mount.
         groups: Vec<String>,
         /// In the same order; nothing for one that is gone.
-        reply: oneshot::Sender<Vec<Option<GroupUsage>>>,
+        reply: oneshot::Sender<Result<Vec<Option<GroupUsage>>, Refusal>>,
     },
     /// Take an image's name away, and the image with its last one; without a name all images that no pod needs.
     RemoveImages {

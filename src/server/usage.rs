@@ -23,15 +23,9 @@ pub(super) async fn usage(context: &Context) -> Response<Body> {
     let wanted = running(&context.now());
     let groups = wanted.iter().flat_map(|(_, containers)| containers.iter().map(|c| c.cgroup.clone())).collect();
     let (reply, answer) = oneshot::channel();
-    let asked = context.commands.send(Command::Usage { groups, reply }).await;
-    let Ok(used) = (match asked {
-        Ok(()) => answer.await.map_err(|_| Refusal::gone()),
-        Err(_) => Err(Refusal::gone()),
-    }) else {
-        return reply::done(Err::<(), _>(Refusal::gone()));
-    };
+    let used = context.ask(Command::Usage { groups, reply }, answer).await;
     let at_ms = (context.clock)().boot.0;
-    reply::json(&Usage { at_ms, pods: put_together(wanted, used) })
+    reply::done(used.map(|used| Usage { at_ms, pods: put_together(wanted, used) }))
 }
 
 /// A running container whose group is asked for.

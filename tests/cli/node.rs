@@ -188,7 +188,7 @@ async fn answer(mut commands: mpsc::Receiver<Command>, seen: Arc<Mutex<Vec<Strin
             Command::Usage { groups, reply } => {
                 let used =
                     GroupUsage { cpu_usec: Some(1), memory_bytes: Some(4096), memory_limit: None, pids: Some(1) };
-                reply.send(vec![Some(used); groups.len()]).unwrap();
+                reply.send(Ok(vec![Some(used); groups.len()])).unwrap();
             }
             Command::RemoveImages { name, reply } if name.as_deref() == Some("needed") => {
                 let message = "image \"needed\" is needed by pod shop/web".to_owned();
