@@ -3,7 +3,9 @@
 
 use super::input::Input;
 use crate::model::PodUid;
+use crate::model::time::{BootTime, Millis};
 use crate::store::{PutError, Store};
+use crate::sys::clock;
 use crate::sys::log::chain;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -128,6 +130,15 @@ const MEND_PAUSE: Duration = Duration::from_secs(30);
 /// then, and its commits reach the database as one.
 const QUIET: Duration = Duration::from_secs(5);
 
+/// How long it is without it on a node that is never quiet, where a container is always just being started again.
+const MOST: Duration = Duration::from_secs(60);
+
+/// How long to wait for a change when the database has lacked something since `since`; zero: no longer.
+fn quiet(since: BootTime, now: BootTime) -> Duration {
+    let Millis(lacked) = now.since(since);
+    MOST.saturating_sub(Duration::from_millis(lacked)).min(QUIET)
+}
+
 /// Commits whatever has changed since the last time, however much it is: a frontier costs one flush. The first commit is
 /// for what opening the store found to mend; a store that stays broken is tried again from time to time.
 fn commit_all(
@@ -137,6 +148,7 @@ fn commit_all(
     beside: &dyn Fn() -> (&'static str, Vec<u8>),
 ) {
     let mut number = 0;
+    let mut lags_since = None;
     loop {
         commit(store);
         let degraded = store.degraded();
@@ -145,7 +157,7 @@ fn commit_all(
         if tell.send(Input::Committed { number, degraded }).is_err() {
             tracing::debug!("the loop has ended before its last commit was told");
         }
-        match wait(store, kicks, broken, beside) {
+        match wait(store, kicks, broken, &mut lags_since, beside) {
             Some(newest) => number = newest.unwrap_or(number),
             None => return,
         }
@@ -158,16 +170,22 @@ fn wait(
     store: &Store,
     kicks: &blocking::Receiver<Kick>,
     broken: bool,
+    lags_since: &mut Option<BootTime>,
     beside: &dyn Fn() -> (&'static str, Vec<u8>),
 ) -> Option<Option<u64>> {
     let mut later = false;
     loop {
+        let now = clock::now().boot;
         let pause = match (broken, later || store.lags()) {
             (true, _) => Some(MEND_PAUSE),
-            (false, true) => Some(QUIET),
-            (false, false) => None,
+            (false, true) => Some(quiet(*lags_since.get_or_insert(now), now)),
+            (false, false) => {
+                *lags_since = None;
+                None
+            }
         };
         let kick = match pause {
+            Some(Duration::ZERO) => Err(RecvTimeoutError::Timeout),
             Some(pause) => kicks.recv_timeout(pause),
             None => kicks.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
@@ -184,6 +202,7 @@ fn wait(
             Err(RecvTimeoutError::Timeout) => {
                 settle(store, beside);
                 later = false;
+                *lags_since = None;
             }
             Err(RecvTimeoutError::Disconnected) => {
                 if later || store.lags() || store.is_dirty() {
@@ -219,6 +238,16 @@ mod tests {
 
     fn beside() -> (&'static str, Vec<u8>) {
         ("beside", b"kept".to_vec())
+    }
+
+    #[test]
+    fn a_node_that_is_never_quiet_is_not_waited_for() {
+        let after = |secs| quiet(BootTime(1_000), BootTime(1_000) + Millis::from_secs(secs));
+        assert_eq!(after(0), QUIET);
+        assert_eq!(after(55), QUIET);
+        assert_eq!(after(58), Duration::from_secs(2));
+        assert_eq!(after(60), Duration::ZERO);
+        assert_eq!(after(600), Duration::ZERO);
     }
 
     #[tokio::test]
