@@ -19,7 +19,7 @@ put() { install -D -m "$1" "$2" "$stage/$3"; }
 squeeze() { gzip -n -9 "$stage/$1"; }
 
 put 755 "$binary" usr/bin/armlet
-for unit in armlet.service armlet-supervisor.service; do
+for unit in armlet.slice armlet.service armlet-supervisor.service; do
     # The same units as `armlet install` writes, by the same replacement.
     mkdir -p "$stage/usr/lib/systemd/system"
     sed 's,/usr/local/bin/armlet,/usr/bin/armlet,' "$ROOT/src/install/$unit" >"$stage/usr/lib/systemd/system/$unit"

@@ -55,11 +55,8 @@ pub fn boot(args: &[OsString], check_role: &'static str) -> ExitCode {
     if let Err(error) = memory::set_oom_score_adj(config.oom_score_adj) {
         tracing::warn!("set the agent's oom_score_adj to {}: {error}", config.oom_score_adj);
     }
-    // Before anything is allocated: what a process has stays accounted to the group in which it got it. systemd's journal
-    // knows by the group whose lines they are: there the agent stays in that of its unit.
-    if std::env::var_os("INVOCATION_ID").is_none()
-        && let Err(error) = own_group::enter(Path::new(CGROUPS), "agent")
-    {
+    // Before anything is allocated: what a process has stays accounted to the group in which it got it.
+    if let Err(error) = own_group::enter(Path::new(CGROUPS), "agent") {
         tracing::warn!("guard the agent's memory in {CGROUPS}/{}: {error}", own_group::NAME);
     }
     let probe = move |dir: &Path| check_store(dir, check_role);

@@ -4,7 +4,7 @@ use super::publish::Publisher;
 use super::start::AgentError;
 use crate::config::{Config, Enforced, LEAST_OWN_MEMORY, Reserved};
 use crate::executor::{self, Rooms};
-use crate::model::action::{GroupLimits, OWN_GROUP};
+use crate::model::action::{GroupLimits, OWN_GROUP, OWN_SLICE};
 use crate::model::view::EventRecord;
 use crate::sys::clock;
 use crate::sys::log::chain;
@@ -30,7 +30,7 @@ pub(super) fn enforce(rooms: &Rooms, publisher: &mut Publisher) -> Result<Option
         }
         let limits = plan::resources::reserved_limits(observe::amounts_of(amounts), enforced == Enforced::Compressible);
         let done = match limits {
-            Some(mut limits) if cgroup.split('/').next() == Some(OWN_GROUP) => hold_own(rooms, cgroup, &mut limits),
+            Some(mut limits) if is_own(cgroup) => hold_own(rooms, cgroup, &mut limits),
             Some(limits) => executor::limit_reserved(rooms, cgroup, &limits).map_err(|error| chain(&error)),
             None => Err("nothing is reserved that could be enforced".to_owned()),
         };
@@ -47,6 +47,11 @@ pub(super) fn enforce(rooms: &Rooms, publisher: &mut Publisher) -> Result<Option
         record(rooms, publisher, true, "FailedNodeAllocatableEnforcement", message.clone());
     }
     Ok((!failed.is_empty()).then(|| failed.join("; ")))
+}
+
+/// Whether armlet's roles are in this group.
+fn is_own(cgroup: &str) -> bool {
+    cgroup.split('/').next().is_some_and(|top| top == OWN_GROUP || top == OWN_SLICE)
 }
 
 /// Holds armlet's own group to what is reserved for it, but never to less memory than it may need.

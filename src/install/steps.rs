@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 /// The binary's place when nobody says otherwise; the unit files name it.
 const BINARY: &str = "/usr/local/bin/armlet";
 
-const UNITS: [(&str, &str); 2] = [
+const UNITS: [(&str, &str); 3] = [
+    ("armlet.slice", include_str!("armlet.slice")),
     ("armlet.service", include_str!("armlet.service")),
     ("armlet-supervisor.service", include_str!("armlet-supervisor.service")),
 ];
@@ -154,6 +155,8 @@ pub fn uninstall(facts: &Facts, purge: bool) -> Vec<Step> {
         // The supervisor first: it has the agent stop the pods.
         steps.push(Step::TrySystemctl(words("disable --now armlet-supervisor.service")));
         steps.push(Step::TrySystemctl(words("disable --now armlet.service")));
+        // It outlives its units, and then its own file.
+        steps.push(Step::TrySystemctl(words("stop armlet.slice")));
         steps.extend(UNITS.map(|(name, _)| Step::Remove(Path::new(UNIT_DIR).join(name))));
         steps.push(Step::TrySystemctl(words("daemon-reload")));
     }
@@ -185,6 +188,7 @@ fn config(swap: bool) -> String {
 mod tests {
     use super::*;
     use crate::config::{self, Args, Files};
+    use crate::sys::own_group;
     use std::collections::BTreeMap;
 
     fn files(steps: &[Step]) -> BTreeMap<String, String> {
@@ -201,10 +205,12 @@ mod tests {
         let files = files(&install(&facts, true));
         for (name, role) in [("armlet.service", "agent"), ("armlet-supervisor.service", "supervisor")] {
             let text = &files[&format!("/etc/systemd/system/{name}")];
-            for line in [&format!("ExecStart=/opt/armlet {role}"), "KillMode=process", "Delegate=yes"] {
+            for line in [&format!("ExecStart=/opt/armlet {role}"), "KillMode=process", "Delegate=yes", "Slice=armlet.slice"] {
                 assert!(text.lines().any(|l| l == line), "{line} in {text}");
             }
         }
+        let least = format!("MemoryMin={}M", own_group::MEMORY_MIN >> 20);
+        assert!(files["/etc/systemd/system/armlet.slice"].lines().any(|line| line == least));
         // Stopped before the agent, whom it needs to stop pods in order.
         assert!(files["/etc/systemd/system/armlet-supervisor.service"].contains("\nAfter=armlet.service\n"));
     }
@@ -255,14 +261,15 @@ mod tests {
         let position = |unit: &str| {
             gone.iter().position(|step| matches!(step, Step::TrySystemctl(args) if args.iter().any(|a| a == unit)))
         };
-        assert!(position("armlet-supervisor.service") < position("armlet.service"));
+        let units = ["armlet-supervisor.service", "armlet.service", "armlet.slice"].map(position);
+        assert!(units.iter().all(Option::is_some) && units.is_sorted(), "{units:?}");
     }
 
     /// cross/deb.sh writes another path into the units by the same replacement.
     #[test]
     fn a_unit_names_the_binary_once() {
         for (name, text) in UNITS {
-            assert_eq!(text.matches(BINARY).count(), 1, "{name}");
+            assert_eq!(text.matches(BINARY).count(), usize::from(name.ends_with(".service")), "{name}");
         }
     }
 

@@ -186,6 +186,9 @@ pub struct SandboxPlan {
 /// The cgroup of armlet's own roles, below the cgroup mount.
 pub const OWN_GROUP: &str = "armlet";
 
+/// The cgroup of armlet's units under systemd, likewise.
+pub const OWN_SLICE: &str = "armlet.slice";
+
 /// What a group is held to. What is absent is left as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GroupLimits {

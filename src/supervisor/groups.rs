@@ -7,8 +7,6 @@ use std::fs;
 use std::io::{self, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 
-/// armlet's own group, below the root.
-pub(crate) const OWN: &str = own_group::NAME;
 /// The pods' group, below the root.
 pub(crate) const PODS: &str = "kubepods";
 
@@ -16,11 +14,18 @@ pub(crate) const PODS: &str = "kubepods";
 #[derive(Debug)]
 pub(crate) struct Groups {
     root: PathBuf,
+    own: String,
 }
 
 impl Groups {
-    pub(crate) fn new(root: PathBuf) -> Self {
-        Self { root }
+    /// `own` is the group, below the root, of what the supervisor starts for itself.
+    pub(crate) fn new(root: PathBuf, own: String) -> Self {
+        Self { root, own }
+    }
+
+    /// A group below armlet's own.
+    pub(crate) fn own(&self, name: &str) -> String {
+        format!("{}/{name}", self.own)
     }
 
     fn path(&self, group: &str) -> PathBuf {
@@ -82,7 +87,7 @@ impl Groups {
     /// is not killed by its group: some kernels go on killing whatever is born in a group that was killed once, and the
     /// next logger is born there.
     pub(crate) fn clear_own(&self) {
-        let Ok(entries) = fs::read_dir(self.path(OWN)) else { return };
+        let Ok(entries) = fs::read_dir(self.path(&self.own)) else { return };
         for entry in entries.flatten() {
             if entry.file_name().as_encoded_bytes().starts_with(b"create-") {
                 let _ = fs::write(entry.path().join("cgroup.kill"), "1");

@@ -1,6 +1,6 @@
 //! How the supervisor starts its own binary in another role.
 
-use super::groups::{Groups, OWN};
+use super::groups::Groups;
 use super::hand_over::look_over;
 use super::streams::{self, ChildEnds};
 use crate::model::supervise::{child_fd, role};
@@ -39,7 +39,7 @@ pub(crate) fn create(exe: &OwnedFd, groups: &Groups, group: &str, bundle: &str, 
 /// # Errors
 /// Of making the group and of clone3.
 pub(crate) fn exec(exe: &OwnedFd, groups: &Groups, ends: &ChildEnds, order: &OwnedFd) -> io::Result<u32> {
-    let folder = groups.make(&format!("{OWN}/exec"))?;
+    let folder = groups.make(&groups.own("exec"))?;
     let mut fds = child_fds(ends);
     fds.push((order.as_fd(), child_fd::ORDER));
     children::spawn(&Program {
@@ -92,7 +92,7 @@ pub(crate) fn look_over(
 /// # Errors
 /// Of making the group and of clone3.
 pub(crate) fn own(exe: &OwnedFd, groups: &Groups, child: &Role<'_>, socket: Option<&OwnedFd>) -> io::Result<u32> {
-    let folder = groups.make(&format!("{OWN}/{}", child.group))?;
+    let folder = groups.make(&groups.own(child.group))?;
     let (stdin, stdout, stderr) = (rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr());
     let mut fds = vec![(stdin, 0), (stdout, 1), (stderr, 2)];
     fds.extend(socket.map(|s| (s.as_fd(), LOGGER_SOCKET)));

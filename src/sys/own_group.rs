@@ -1,11 +1,15 @@
-//! armlet's own cgroup, in which its roles live wherever they were started, but for an agent that is a unit of systemd
-//! (`agent/boot.rs` says why).
+//! The cgroup in which armlet's roles live: one of its own right below the root, or that of the unit of systemd by which
+//! they were started.
 //!
 //! `memory.min` is worth what the groups above grant: the kernel hands protection down from the root, and a group whose
-//! parent has none has none either (cgroup-v2.rst, "memory.min"). Hence the group lies right below the root, whatever
-//! slice a service manager had put a role into, and no controller is on below it: what it guards is all that its roles
-//! use together. What starts containers is in it for a moment only, and containers are born elsewhere.
+//! parent has none has none either (cgroup-v2.rst, "memory.min"). Hence armlet's group lies right below the root, and no
+//! controller is on below it: what it guards is all that its roles use together. What starts containers is in it for a
+//! moment only, and containers are born elsewhere.
+//!
+//! systemd's journal knows by the cgroup which unit a line is from (journald-context.c): what logs into it stays in its
+//! unit's, and the units' slice (`armlet.slice`, `MemoryMin=`) guards them.
 
+use super::log;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -16,12 +20,32 @@ pub const NAME: &str = crate::model::action::OWN_GROUP;
 /// Bytes of its roles' memory that are never reclaimed for a pod's sake.
 pub const MEMORY_MIN: u64 = 32 << 20;
 
-/// Moves this process into the role's group below armlet's and guards its memory. Where there is no memory controller
-/// that part is left out.
+/// The group, below the root, of this process and of those that it starts for itself.
+#[must_use]
+pub fn place() -> String {
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    place_of(&own, log::is_journal())
+}
+
+/// `own` is what `/proc/self/cgroup` says, `journal` whether lines go to systemd's journal.
+fn place_of(own: &str, journal: bool) -> String {
+    let unit = own.lines().find_map(|line| line.strip_prefix("0::/")).map(|path| path.trim_matches('/'));
+    match unit {
+        Some(unit) if journal && !unit.is_empty() && unit.split('/').next() != Some(NAME) => unit.to_owned(),
+        _ => NAME.to_owned(),
+    }
+}
+
+/// Moves this process into the role's group below armlet's and guards its memory; a unit of systemd stays where it is.
+/// Where there is no memory controller that part is left out.
 ///
 /// # Errors
 /// There is no cgroup v2 at `root`, or it does not take the process.
 pub fn enter(root: &Path, role: &str) -> io::Result<()> {
+    if place() == NAME { enter_own(root, role) } else { Ok(()) }
+}
+
+fn enter_own(root: &Path, role: &str) -> io::Result<()> {
     fs::metadata(root.join("cgroup.controllers"))?;
     let _ = fs::write(root.join("cgroup.subtree_control"), "+memory");
     let own = root.join(NAME);
@@ -44,9 +68,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_unit_whose_lines_go_to_the_journal_stays_in_its_group() {
+        let unit = "0::/armlet.slice/armlet.service\n";
+        for (own, journal, place) in [
+            (unit, true, "armlet.slice/armlet.service"),
+            (unit, false, "armlet"),
+            ("1:name=systemd:/other\n0::/system.slice/my.service\n", true, "system.slice/my.service"),
+            // From a build that moved there, or from process 1.
+            ("0::/armlet/supervisor\n", true, "armlet"),
+            ("0::/\n", true, "armlet"),
+            ("", true, "armlet"),
+            ("0::/user.slice/user-0.slice/session-1.scope\n", false, "armlet"),
+        ] {
+            assert_eq!(place_of(own, journal), place, "{own} {journal}");
+        }
+    }
+
+    #[test]
     fn a_folder_that_is_no_cgroup_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(enter(folder.path(), "agent").unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(enter_own(folder.path(), "agent").unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
@@ -55,7 +96,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("cgroup.controllers"), "cpu memory\n").unwrap();
         for _ in 0..2 {
-            enter(folder.path(), "agent").unwrap();
+            enter_own(folder.path(), "agent").unwrap();
         }
         let read = |path: &str| fs::read_to_string(folder.path().join(path)).unwrap();
         assert_eq!(read("armlet/agent/cgroup.procs"), "0");

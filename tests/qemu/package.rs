@@ -52,6 +52,7 @@ fn a_package_holds_what_a_system_needs() {
             ("./usr/bin/armlet", "-rwxr-xr-x"),
             ("./usr/lib/systemd/system/armlet-supervisor.service", data),
             ("./usr/lib/systemd/system/armlet.service", data),
+            ("./usr/lib/systemd/system/armlet.slice", data),
             ("./usr/share/bash-completion/completions/armlet", data),
             ("./usr/share/doc/armlet/CHANGELOG.md.gz", data),
             ("./usr/share/doc/armlet/LICENCES.gz", data),

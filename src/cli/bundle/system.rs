@@ -1,6 +1,7 @@
 //! What can be read of the machine without an agent. Every reader is bounded; none starts a program.
 
 use crate::config::Config;
+use crate::model::action::{OWN_GROUP, OWN_SLICE};
 use crate::model::supervise::{Ask, LogLines, MAX_MESSAGE, Message, Reply, Request};
 use crate::sys::seqpacket;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -139,12 +140,17 @@ pub(super) fn cgroups() -> io::Result<String> {
 /// armlet's own processes: how they were started, what guards them, what they take.
 pub(super) fn roles() -> io::Result<String> {
     let mut text = String::new();
-    let mut groups: Vec<PathBuf> =
-        fs::read_dir(Path::new(CGROUPS).join("armlet"))?.flatten().map(|e| e.path()).collect();
-    groups.sort();
-    for group in groups.iter().filter(|group| group.is_dir()) {
-        let procs = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-        for pid in procs.lines() {
+    let tops = [OWN_GROUP, OWN_SLICE].map(|top| Path::new(CGROUPS).join(top));
+    let mut groups: Vec<PathBuf> = tops.into_iter().filter(|top| top.is_dir()).collect();
+    if groups.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, format!("no {OWN_GROUP} and no {OWN_SLICE} in {CGROUPS}")));
+    }
+    while let Some(group) = groups.pop() {
+        let mut below: Vec<PathBuf> = fs::read_dir(&group)?.flatten().map(|e| e.path()).filter(|p| p.is_dir()).collect();
+        below.sort_by(|a, b| b.cmp(a));
+        groups.extend(below);
+        let name = group.strip_prefix(CGROUPS).unwrap_or(&group).display();
+        for pid in fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default().lines() {
             let of = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
             let status = of("status");
             let wanted = ["VmRSS:", "VmHWM:", "Threads:"];
@@ -152,7 +158,6 @@ pub(super) fn roles() -> io::Result<String> {
             let figures: Vec<String> =
                 figures.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
             let (command, score) = (of("cmdline").replace('\0', " "), of("oom_score_adj"));
-            let name = group.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let _ =
                 writeln!(text, "{name} pid {pid}: {command}\n  oom_score_adj {}; {}", score.trim(), figures.join("; "));
         }

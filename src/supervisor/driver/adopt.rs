@@ -18,7 +18,7 @@ use crate::supervisor::records::Records;
 use crate::supervisor::sandbox::Namespaces;
 use crate::supervisor::streams::ReportPipe;
 use crate::supervisor::table::Asker;
-use crate::sys::{build, clock, log, signals};
+use crate::sys::{build, clock, log, own_group, signals};
 use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -138,7 +138,7 @@ impl Supervisor {
             poller,
             links,
             logs,
-            groups: Groups::new(document.cgroup.clone()),
+            groups: Groups::new(document.cgroup.clone(), own_group::place()),
             records,
             exe,
             signals,

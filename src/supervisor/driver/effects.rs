@@ -4,7 +4,7 @@ use super::{LeftGroup, Starting, Supervisor, TRIM_PAUSE};
 use crate::model::supervise::{Notice, Reply, SandboxSpec, StartSpec};
 use crate::model::time::Now;
 use crate::model::{ContainerId, Millis};
-use crate::supervisor::groups::{self, OWN};
+use crate::supervisor::groups;
 use crate::supervisor::poller::{Interest, Source};
 use crate::supervisor::streams::{self, ReportPipe};
 use crate::supervisor::table::{Asker, Effect};
@@ -33,11 +33,11 @@ impl Supervisor {
                     warn("kill a container's group", self.groups.kill(&entry.cgroup));
                 }
             }
-            Effect::KillCreate(id) => warn("kill a create child", self.groups.kill(&create_group(&id))),
+            Effect::KillCreate(id) => warn("kill a create child", self.groups.kill(&self.create_group(&id))),
             Effect::CreateGone(id) => {
                 self.trim_at = Some(now.boot + TRIM_PAUSE);
                 self.drop_starting(&id);
-                self.remove_group_soon(create_group(&id), now);
+                self.remove_group_soon(self.create_group(&id), now);
             }
             Effect::WatchEmpty(id) => self.watch_empty(&id, now),
             Effect::FinishLog(id) => self.finish_log(&id),
@@ -74,7 +74,7 @@ impl Supervisor {
                 self.table.create_spawned(&spec.id, pid, spec.timeout_ms, now);
             }
             Err(e) => {
-                self.remove_group_soon(create_group(&spec.id), now);
+                self.remove_group_soon(self.create_group(&spec.id), now);
                 self.table.start_failed(&spec.id, format!("start the create child: {e}"), now);
             }
         }
@@ -94,7 +94,7 @@ impl Supervisor {
         if let Some(stdin) = own.stdin {
             self.stdins.insert(spec.id.clone(), stdin);
         }
-        roles::create(&self.exe, &self.groups, &create_group(&spec.id), &spec.bundle, &child)
+        roles::create(&self.exe, &self.groups, &self.create_group(&spec.id), &spec.bundle, &child)
     }
 
     fn make_sandbox(&mut self, spec: SandboxSpec) {
@@ -212,6 +212,10 @@ impl Supervisor {
         }
     }
 
+    fn create_group(&self, id: &ContainerId) -> String {
+        self.groups.own(&format!("create-{id}"))
+    }
+
     /// Removes a create child's group, now or when its last process has gone.
     pub(super) fn remove_group_soon(&mut self, group: String, now: Now) {
         warn("kill what a create child left", self.groups.kill(&group));
@@ -228,10 +232,6 @@ impl Supervisor {
             self.stale_at = (!self.stale_groups.is_empty()).then(|| now.boot + STALE_PAUSE);
         }
     }
-}
-
-fn create_group(id: &ContainerId) -> String {
-    format!("{OWN}/create-{id}")
 }
 
 pub(super) fn warn<T>(operation: &str, result: io::Result<T>) {

@@ -19,7 +19,7 @@ use super::{Options, StartError};
 use crate::model::supervise::{ContainerState, Exit, MAX_MESSAGE, Notice, SandboxSpec};
 use crate::model::time::Now;
 use crate::model::{BootTime, ContainerId, Millis, PodUid};
-use crate::sys::{clock, exe, files, log, memory, seqpacket, signals};
+use crate::sys::{clock, exe, files, log, memory, own_group, seqpacket, signals};
 use offer::{Offer, Outcome};
 use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,7 +127,7 @@ impl Supervisor {
         private_dir(&options.run).map_err(failed("make the run folder"))?;
         let lock = take_lock(&options.run)?;
         protect_self();
-        let groups = Groups::new(options.cgroup.clone());
+        let groups = Groups::new(options.cgroup.clone(), own_group::place());
         groups.enter_own("supervisor").map_err(failed("enter the own cgroup"))?;
         groups.clear_own();
         let records = Records::open(&options.run).map_err(failed("open the records"))?;

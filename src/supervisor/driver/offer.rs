@@ -5,7 +5,6 @@ use super::effects::warn;
 use crate::model::supervise::{Notice, RefusalCode, Reply};
 use crate::model::time::Now;
 use crate::model::{BootTime, Millis};
-use crate::supervisor::groups::OWN;
 use crate::supervisor::hand_over::Number;
 use crate::supervisor::hand_over::look_over::Answer;
 use crate::supervisor::poller::{Interest, Source, Watched};
@@ -87,7 +86,7 @@ impl Supervisor {
         rustix::io::ioctl_fionbio(&pipe, true)?;
         let pipe = self.poller.add(pipe, Source::LookOver, Interest::Read)?;
         // Never the name of one before: some kernels go on killing in a group that was killed once.
-        let group = format!("{OWN}/look-over-{}", now.boot.0);
+        let group = self.groups.own(&format!("look-over-{}", now.boot.0));
         let child = match roles::look_over(&exe, &self.groups, &group, &document, &end) {
             Ok(child) => child,
             Err(e) => {

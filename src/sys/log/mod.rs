@@ -67,12 +67,16 @@ fn max_level() -> LevelFilter {
 /// Sends this process' records to standard error, each line marked with the role, and keeps the last `ring` bytes of
 /// them in memory. Later calls change nothing.
 pub fn init(role: &'static str, ring: usize) {
-    let journal =
-        std::env::var("JOURNAL_STREAM").is_ok_and(|named| output::is_journal(rustix::stdio::stderr(), &named));
-    let new = || Sink { role, journal, output: OnceLock::new(), state: Mutex::new(State::new(ring)) };
+    let new = || Sink { role, journal: is_journal(), output: OnceLock::new(), state: Mutex::new(State::new(ring)) };
     SINK.get_or_init(new);
     // A second subscriber is refused by tracing, which is what "changes nothing" means.
     let _ = tracing::subscriber::set_global_default(Records { spans: AtomicU64::new(1) });
+}
+
+/// Whether this process' standard error is systemd's journal.
+#[must_use]
+pub fn is_journal() -> bool {
+    std::env::var("JOURNAL_STREAM").is_ok_and(|named| output::is_journal(rustix::stdio::stderr(), &named))
 }
 
 /// Has this called after each record, by whoever made it: it must neither wait nor log. The first one stays.
