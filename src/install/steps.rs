@@ -205,7 +205,9 @@ mod tests {
         let files = files(&install(&facts, true));
         for (name, role) in [("armlet.service", "agent"), ("armlet-supervisor.service", "supervisor")] {
             let text = &files[&format!("/etc/systemd/system/{name}")];
-            for line in [&format!("ExecStart=/opt/armlet {role}"), "KillMode=process", "Delegate=yes", "Slice=armlet.slice"] {
+            for line in
+                [&format!("ExecStart=/opt/armlet {role}"), "KillMode=process", "Delegate=yes", "Slice=armlet.slice"]
+            {
                 assert!(text.lines().any(|l| l == line), "{line} in {text}");
             }
         }

@@ -28,7 +28,8 @@ spec:
     resources: {limits: {cpu: 200m, memory: 32Mi}}
 "#;
 
-/// What others have on the machine: leftovers of k3s, a firewall that forwards nothing, a container of podman's.
+/// What others have on the machine: leftovers of k3s, ufw with its defaults (nothing comes in, nothing is forwarded), an
+/// own table of somebody's, and containers of Docker and of podman.
 const OTHERS: &str = "\
 set -e
 mkdir -p /etc/cni/net.d /var/lib/rancher/k3s /var/log/pods/other_pod_1/main
@@ -43,23 +44,29 @@ table inet other {
         tcp dport 2049 drop
     }
 }
-table ip filter {
-    chain FORWARD {
-        type filter hook forward priority 0; policy drop;
-        iifname \"cni0\" accept
-    }
-}
 END
-mkdir -p /sys/fs/cgroup/machine.slice/libpod-0123.scope
-sleep 1000000 & echo $! >/sys/fs/cgroup/machine.slice/libpod-0123.scope/cgroup.procs
-echo $! >/run/other.pid
+ufw --force enable >/dev/null
+systemctl start docker
+mkdir -p /tmp/root && cp /usr/lib/harness/busybox /tmp/root/
+tar -C /tmp/root -c . >/tmp/root.tar
+docker rm -f other >/dev/null 2>&1 || true
+docker import /tmp/root.tar other >/dev/null
+docker run -d --name other other /busybox sleep 1000000 >/dev/null
+podman rm -f other >/dev/null 2>&1 || true
+podman import -q /tmp/root.tar other >/dev/null
+podman run -d --name other other /busybox sleep 1000000 >/dev/null
 ";
 
-/// Shell: all of [`OTHERS`] as it is now.
+/// Shell: all of [`OTHERS`] as it is now, but for what is counted.
 const OTHERS_NOW: &str = "\
-nft list ruleset; ip -o -4 addr show cni0 | tr -s ' '; cat /sys/class/net/cni0/bridge/bridge_id
-find /etc/cni /var/lib/rancher /var/log/pods/other_pod_1 -type f -exec sha256sum {} + | sort
-cat /proc/$(cat /run/other.pid)/cgroup
+nft list ruleset | sed -e 's/counter packets [0-9]* bytes [0-9]*//'
+ip -o -4 addr show cni0 | tr -s ' '; cat /sys/class/net/cni0/bridge/bridge_id
+find /etc/cni /var/lib/rancher /etc/ufw /etc/docker /etc/containers /var/log/pods/other_pod_1 -type f -exec sha256sum {} + | sort
+for engine in docker podman; do
+    pid=$($engine inspect -f '{{.State.Pid}}' other); $engine inspect -f '{{.State.StartedAt}}' other
+    cat /proc/$pid/cgroup
+done
+systemctl is-active docker containerd ufw
 ";
 
 /// Shell: what an installation leaves on a machine; nothing when it is gone.
@@ -91,7 +98,7 @@ fn systemd_carries_armlet() {
 
     let guest = boot.start().unwrap();
     settle(&guest);
-    guest.ok(OTHERS);
+    slowly(&guest, OTHERS);
     let others = guest.ok(OTHERS_NOW);
     installed_from_the_package(&guest);
     a_pod_runs(&guest);
@@ -104,7 +111,7 @@ fn systemd_carries_armlet() {
 
     let guest = boot.start().unwrap();
     settle(&guest);
-    guest.ok(OTHERS);
+    slowly(&guest, OTHERS);
     let others = guest.ok(OTHERS_NOW);
     came_back_after_a_shutdown_in_order(&guest);
     removed_and_purged(&guest);
@@ -144,6 +151,10 @@ fn installed_from_the_package(guest: &Guest) {
     assert_eq!(guest.ok("systemctl is-active armlet-supervisor armlet"), "active\nactive\n");
     assert_eq!(guest.ok("systemctl is-enabled armlet-supervisor armlet"), "enabled\nenabled\n");
     guest.wait_until("armlet version", PATIENCE);
+    let found = guest.run("armlet check", PATIENCE).unwrap();
+    for other in ["dockerd", "containerd", "/etc/cni/net.d", "/var/lib/rancher/k3s"] {
+        assert!(found.stdout.contains(other), "{other} in {found:?}");
+    }
     assert_eq!(guest.ok("systemd-analyze verify --man=no armlet.service armlet-supervisor.service 2>&1"), "");
     for command in ["install", "uninstall"] {
         let refused = guest.run(&format!("armlet {command}"), PATIENCE).unwrap();
@@ -172,7 +183,10 @@ fn a_pod_runs(guest: &Guest) {
         assert!(told.lines().any(|line| line.starts_with(&format!("{role}: "))), "{unit}: {told}");
     }
     assert_eq!(guest.ok("cat /sys/fs/cgroup/armlet.slice/memory.min"), "33554432\n");
-    assert_eq!(guest.ok("cat /sys/fs/cgroup/armlet.slice/armlet.service/cgroup.procs"), format!("{}\n", roles(guest)[1]));
+    assert_eq!(
+        guest.ok("cat /sys/fs/cgroup/armlet.slice/armlet.service/cgroup.procs"),
+        format!("{}\n", roles(guest)[1])
+    );
 }
 
 fn containers_outlive_the_agent(guest: &Guest) {

@@ -7,12 +7,13 @@ vm=$VM
 out=$vm/debian
 here=$ROOT/tests/vm
 
-# The essential packages and what a server has beside them, with all that they depend on.
+# The essential packages and what a server has beside them, with all that they depend on; and the neighbours with which a
+# node is to get along.
 packages() {
-    local cache=$DEBIAN/packages-$DEBIAN_ARCH-system
+    local cache=$DEBIAN/packages-$DEBIAN_ARCH-system-with-neighbours
     if [ ! -s "$cache" ]; then
         debian_update "$DEBIAN_ARCH"
-        debian_apt "$DEBIAN_ARCH" apt-get -s --no-install-recommends install '?essential' systemd-sysv udev iproute2 procps kmod nftables passwd login |
+        debian_apt "$DEBIAN_ARCH" apt-get -s --no-install-recommends install '?essential' systemd-sysv udev iproute2 procps kmod nftables passwd login docker.io docker-cli podman ufw |
             awk '$1 == "Inst" { print $2 }' >"$cache"
     fi
     cat "$cache"
@@ -64,6 +65,16 @@ done < <(cat "$tree"/usr/lib/sysusers.d/*.conf)
 sed 's/:.*/:*:20000:0:99999:7:::/' "$tree/etc/passwd" >"$tree/etc/shadow"
 chmod 640 "$tree/etc/shadow"
 ln -s mawk "$tree/usr/bin/awk"
+rm -rf "$tree/var/run" "$tree/var/lock"
+ln -s /run "$tree/var/run"
+ln -s /run/lock "$tree/var/lock"
+# iptables, docker.io, ufw, and no packages that start by themselves: a test starts what it wants.
+for name in iptables ip6tables; do
+    for tool in "$name" "$name-save" "$name-restore"; do ln -s xtables-nft-multi "$tree/usr/sbin/$tool"; done
+done
+echo docker:x:900: >>"$tree/etc/group"
+cp -r "$tree"/usr/share/ufw/iptables/*.rules "$tree"/usr/share/ufw/*.init "$tree/usr/share/ufw/ufw.conf" "$tree/etc/ufw/"
+chmod 640 "$tree"/etc/ufw/*.rules "$tree"/etc/ufw/*.init
 mkdir -p "$tree/var/log/journal"
 echo 0123456789abcdef0123456789abcdef >"$tree/etc/machine-id"
 echo debian >"$tree/etc/hostname"
@@ -94,6 +105,6 @@ ln -s ../harness.service "$units/sysinit.target.wants/"
 # As after the first boot: nothing has changed since that would have to be brought up to date.
 touch "$tree/etc/.updated" "$tree/var/.updated"
 rm -f "$out/root.img"
-"$here/disk.sh" "$out/root.img" 1024M root "$tree"
+"$here/disk.sh" "$out/root.img" 2048M root "$tree"
 echo "$want" >"$out/made-from"
 echo "$out/root.img"

@@ -146,7 +146,8 @@ pub(super) fn roles() -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::NotFound, format!("no {OWN_GROUP} and no {OWN_SLICE} in {CGROUPS}")));
     }
     while let Some(group) = groups.pop() {
-        let mut below: Vec<PathBuf> = fs::read_dir(&group)?.flatten().map(|e| e.path()).filter(|p| p.is_dir()).collect();
+        let mut below: Vec<PathBuf> =
+            fs::read_dir(&group)?.flatten().map(|e| e.path()).filter(|p| p.is_dir()).collect();
         below.sort_by(|a, b| b.cmp(a));
         groups.extend(below);
         let name = group.strip_prefix(CGROUPS).unwrap_or(&group).display();
