@@ -282,22 +282,33 @@ fn a_new_agent_takes_over(cgroup: &Path) {
     assert!(matches!(stranger.ask(Ask::Kill { id: stays.id }), Reply::Refused { code: RefusalCode::Conflict, .. }));
 }
 
+/// A logger that is killed with a line in its hands loses that one; what waits in the pipe is the next one's.
 fn a_killed_logger_costs_no_line_that_waits(cgroup: &Path) {
     let mut node = Node::start(cgroup);
     let (mut agent, ..) = node.agent();
     agent.sandbox("p");
-    let script = "i=0; while [ $i -lt 200 ]; do echo line $i || exit 9; i=$((i+1)); sleep 0.01; done";
-    let spec = node.container("p", "", script);
+    let folder = node.folder.path().to_owned();
+    let file = |name: &str, round: usize| folder.join(format!("{name}-{round}"));
+    let script = format!(
+        "cd {} && for round in 0 1 2 3; do i=0; while [ $i -lt 50 ]; do echo line $round $i || exit 9; i=$((i+1)); done; \
+         : >wrote-$round; until [ $round = 3 ] || [ -e go-$round ]; do sleep 0.01; done; done",
+        folder.display()
+    );
+    let spec = node.container("p", "", &script);
     agent.run(&spec);
-    for _ in 0..3 {
+    for round in 0..3 {
+        // It has written all there is, and so has nothing in its hands.
+        until("all lines are written", || (node.log(&spec).len() == 50 * (round + 1)).then_some(()));
         let logger = until("a logger is there", || agent.stats().logger_pid);
-        until("lines come", || (node.log(&spec).len() > 10).then_some(()));
-        signals::send(logger, 9).unwrap();
+        signals::send(logger, libc::SIGSTOP).unwrap();
+        fs::write(file("go", round), "").unwrap();
+        until("lines wait", || file("wrote", round + 1).exists().then_some(()));
+        signals::send(logger, libc::SIGKILL).unwrap();
         agent.notice(|n| matches!(n, Notice::LoggerRestarted { .. }).then_some(()));
     }
     assert_eq!(code(&agent.over(&spec)), 0);
-    let wanted: Vec<String> = (0..200).map(|i| format!("stdout F line {i}")).collect();
-    assert_eq!(node.log(&spec), wanted);
+    let wanted = (0..4).flat_map(|round| (0..50).map(move |i| format!("stdout F line {round} {i}")));
+    assert_eq!(node.log(&spec), wanted.collect::<Vec<_>>());
     assert_eq!(agent.stats().logger_restarts, 3);
 }
 
