@@ -53,7 +53,7 @@ pub(super) async fn container(
         if let Some(pod) = pod {
             let logs = at.pod_log_dir(&pod).join(&name);
             note(&mut failures, drop_logs(&logs, drop_logs_below));
-            note(&mut failures, drop_link(&super::container::log_link(&pod, &name, &gone)));
+            note(&mut failures, drop_links_into(&logs, |log| !log.exists()));
         }
         failures
     })
@@ -127,7 +127,7 @@ pub(super) async fn pod(rooms: &Arc<Rooms>, uid: PodUid, pod: Option<Arc<Pod>>) 
             note(&mut failures, at.cgroups.remove(&group));
         }
         for folder in log_folders(&at, &uid, pod.as_deref()) {
-            note(&mut failures, drop_links_into(&folder));
+            note(&mut failures, drop_links_into(&folder, |_| true));
             note(&mut failures, remove_tree(&folder));
         }
         failures
@@ -146,11 +146,12 @@ fn log_folders(rooms: &Rooms, uid: &PodUid, pod: Option<&Pod>) -> Vec<PathBuf> {
     entries.flatten().map(|e| e.path()).filter(ours).collect()
 }
 
-/// Removes the links of `/var/log/containers` that lead into a folder.
-fn drop_links_into(folder: &Path) -> std::io::Result<()> {
+/// Removes the links of `/var/log/containers` that lead to such files of a folder. A link stays as long as its log, which
+/// outlives the container: what ships logs follows the links.
+fn drop_links_into(folder: &Path, which: impl Fn(&Path) -> bool) -> std::io::Result<()> {
     let Ok(entries) = std::fs::read_dir(super::container::LOG_LINKS) else { return Ok(()) };
     for entry in entries.flatten() {
-        if std::fs::read_link(entry.path()).is_ok_and(|target| target.starts_with(folder)) {
+        if std::fs::read_link(entry.path()).is_ok_and(|target| target.starts_with(folder) && which(&target)) {
             drop_link(&entry.path())?;
         }
     }

@@ -22,7 +22,7 @@ pub(super) fn all(view: &View<'_>, phase: Phase, init: &[ContainerStatus], main:
         message: containers.message.clone(),
     };
     let scheduled = Draft { kind: "PodScheduled", status: true, reason: None, message: None };
-    let drafts = [sandbox(view), initialized(view, phase, init, main), ready, containers, scheduled];
+    let drafts = [sandbox(view, phase), initialized(view, phase, init, main), ready, containers, scheduled];
     drafts.into_iter().map(|draft| dated(view, draft)).collect()
 }
 
@@ -45,8 +45,10 @@ pub(super) fn sandbox_ready(view: &View<'_>) -> bool {
     view.pod.spec.host_network || network.as_ref().is_some_and(|n| n.attempt == sandbox.attempt)
 }
 
-fn sandbox(view: &View<'_>) -> Draft {
-    let status = sandbox_ready(view);
+fn sandbox(view: &View<'_>, phase: Phase) -> Draft {
+    // A pod that is over has no sandbox, or is about to have none.
+    let over = matches!(phase, Phase::Succeeded | Phase::Failed);
+    let status = !over && sandbox_ready(view);
     let failure = view.seen.facts.volatile.sandbox_failure.as_ref();
     let message = if status { None } else { failure.map(|f| f.message.clone()).or_else(|| no_network(view)) };
     Draft { kind: "PodReadyToStartContainers", status, reason: None, message }

@@ -1,6 +1,6 @@
 //! Container logs: the files, and what `armlet logs` makes of them.
 
-use crate::node::{PATIENCE, container, node};
+use crate::node::{PATIENCE, container, node, pod};
 
 fn writes(script: &str) -> String {
     format!("  containers:\n{}", container("main", script))
@@ -37,6 +37,14 @@ fn lines_are_kept_in_the_cri_format() {
     assert_eq!(node.ok("armlet logs format --stream stderr"), "two\n");
     let link = node.ok(&format!("readlink -f /var/log/containers/{name}_default_main-*.log"));
     assert_eq!(link.trim(), path);
+    // The link stays as long as its log: of the attempt before the last one, and of a container that is over.
+    let ends = "exec sh -c 'echo over'";
+    let never = format!("  restartPolicy: OnFailure\n  containers:\n{}", container("main", ends));
+    node.manifest("format-over.yaml", &pod("format-over", &never));
+    node.wait_for("format-over", "Completed");
+    let link = node.ok("cat /var/log/containers/format-over*_default_main-*.log");
+    assert!(link.ends_with(" stdout F over\n"), "{link}");
+    node.remove_pod("format-over");
     node.remove_pod("format");
     assert_eq!(node.ok("ls /var/log/containers /var/log/pods | grep -c format || true"), "0\n");
 }

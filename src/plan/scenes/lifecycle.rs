@@ -105,6 +105,7 @@ fn an_end_is_told_when_all_are_done() {
         assert_eq!(scene.go(), ["remove side", "detach 0", "destroy 0"]);
         assert_eq!(scene.phase(), phase, "a sidecar's exit code does not count");
         assert_eq!(scene.conditions()[3], format!("ContainersReady=false {last}"));
+        assert_eq!(scene.conditions()[0], "PodReadyToStartContainers=false");
         assert!(scene.seen.facts.durable.finished.is_some());
         assert!(!scene.plan.status.pod_ips.is_empty(), "addresses are kept after the end");
     }
