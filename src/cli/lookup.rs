@@ -16,6 +16,9 @@ pub(super) enum LookupError {
         /// Names that look like it; where none does, all.
         near: Vec<String>,
     },
+    /// Its namespace is given twice, and not the same.
+    #[error("{text:?} names a pod of another namespace than {namespace:?}")]
+    Namespaces { text: String, namespace: String },
     /// More than one.
     #[error("there is more than one pod {name:?}")]
     Ambiguous { name: String, candidates: Vec<String> },
@@ -32,6 +35,7 @@ impl LookupError {
                 "`armlet ps` lists the pods of this node, `armlet inspect` the manifests that cannot be run".to_owned()
             }
             Self::NoPod { near, .. } => format!("did you mean {}?", near.join(" or ")),
+            Self::Namespaces { .. } => "give the namespace once: NAMESPACE/NAME, or NAME with -n".to_owned(),
             Self::Ambiguous { candidates, .. } => format!("name one of them: {}", candidates.join(", ")),
             Self::NoContainer { containers, .. } => format!("it has: {}", containers.join(", ")),
         }
@@ -45,6 +49,10 @@ fn place(namespace: Option<&str>) -> String {
 /// Finds the pod that `text` names: `NAME` or `NAMESPACE/NAME`, with or without the node's name at its end.
 pub(super) fn pod<'a>(pods: &'a [Pod], text: &str, namespace: Option<&str>) -> Result<&'a Pod, LookupError> {
     let (namespace, name) = match text.split_once('/') {
+        Some((ns, _)) if namespace.is_some_and(|other| other != ns) => {
+            let namespace = namespace.unwrap_or_default().to_owned();
+            return Err(LookupError::Namespaces { text: text.to_owned(), namespace });
+        }
         Some((ns, name)) => (Some(ns), name),
         None => (namespace, text),
     };
@@ -161,13 +169,20 @@ mod tests {
             ("web-edge1", None, "shop/web-edge1"),
             ("web", None, "shop/web-edge1"),
             ("shop/web", None, "shop/web-edge1"),
-            ("shop/web", Some("default"), "shop/web-edge1"),
+            ("shop/web", Some("shop"), "shop/web-edge1"),
             ("store", Some("default"), "default/store-edge1"),
             ("shop/store-edge1", None, "shop/store-edge1"),
             ("x", None, "default/x"),
         ] {
             assert_eq!(pod(&pods, text, ns).map(Pod::full_name), Ok(want.to_owned()), "{text} {ns:?}");
         }
+    }
+
+    #[test]
+    fn two_namespaces_are_one_too_many() {
+        let pods = pods(&[("shop", "web-edge1"), ("default", "web-edge1")]);
+        let error = pod(&pods, "shop/web", Some("default")).unwrap_err();
+        assert_eq!(error.to_string(), "\"shop/web\" names a pod of another namespace than \"default\"");
     }
 
     #[test]
