@@ -52,10 +52,17 @@ impl Desired {
 
     /// Takes over what the folder holds now. Only files whose content changed are parsed.
     pub(super) fn take(&mut self, event: ManifestEvent) {
-        let ManifestEvent::Files(contents) = event else {
-            tracing::warn!("the manifest folder is not there; it is waited for, and the pods from before go on");
-            self.ready = true;
-            return;
+        let contents = match event {
+            ManifestEvent::Files(contents) => contents,
+            ManifestEvent::FolderMissing if self.read => {
+                tracing::warn!("the manifest folder is gone, and with it what its pods were wanted by");
+                BTreeMap::new()
+            }
+            ManifestEvent::FolderMissing => {
+                tracing::warn!("the manifest folder is not there; it is waited for, and the pods from before go on");
+                self.ready = true;
+                return;
+            }
         };
         let mut before = std::mem::take(&mut self.files);
         for (path, content) in contents {
@@ -189,6 +196,15 @@ mod tests {
         assert_eq!(desired.pods().len(), 1);
         assert!(!desired.is_complete());
         desired.take(ManifestEvent::Files(BTreeMap::new()));
+        assert!(desired.pods().is_empty() && desired.is_complete());
+    }
+
+    #[test]
+    fn a_folder_that_was_read_and_goes_takes_its_pods_with_it() {
+        let mut desired = adopted();
+        desired.take(files(FileContent::Bytes(POD.into())));
+        assert_eq!(desired.pods().len(), 1);
+        desired.take(ManifestEvent::FolderMissing);
         assert!(desired.pods().is_empty() && desired.is_complete());
     }
 

@@ -7,6 +7,7 @@ use super::commands::At;
 use super::desired::Desired;
 use super::input::{Ended, Input};
 use super::journal::Journal;
+use super::manifests::ManifestEvent;
 use super::mirror::Mirror;
 use super::node_log::NodeLog;
 use super::publish::Publisher;
@@ -27,6 +28,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use tokio::sync::mpsc;
+
+/// The node's condition as long as no supervisor answers.
+const NO_SUPERVISOR: &str = "SupervisorNotConnected";
+
+/// What holds of the node before a supervisor has answered.
+pub(super) fn without_supervisor() -> (&'static str, Option<String>) {
+    let text = "no supervisor answers: containers are neither started nor stopped, and their output is not read; start it \
+                with `systemctl start armlet-supervisor`, or run `armlet supervisor`";
+    (NO_SUPERVISOR, Some(text.to_owned()))
+}
 
 /// The loop's state.
 pub(super) struct Looping {
@@ -141,7 +152,11 @@ impl Looping {
         }
     }
 
-    fn take_manifests(&mut self, event: super::manifests::ManifestEvent) {
+    fn take_manifests(&mut self, event: ManifestEvent) {
+        let missing = matches!(event, ManifestEvent::FolderMissing);
+        let path = &self.rooms.config.static_pod_path;
+        let text = missing.then(|| format!("{path} does not exist: no pod is started from it; make the folder"));
+        self.conditions.insert("ManifestFolderMissing", text);
         self.desired.take(event);
         self.publisher.refused(self.desired.refused());
         self.node_dirty = true;
@@ -158,13 +173,18 @@ impl Looping {
     fn take_heard(&mut self, heard: Heard) {
         match heard {
             Heard::Table { sandboxes, containers, stopping } => {
+                self.conditions.remove(NO_SUPERVISOR);
                 if !stopping {
                     self.go_on();
                 }
                 self.take_table(sandboxes, containers);
                 super::commands::look_for_logger(&self.rooms, &self.ledgers);
             }
-            Heard::Lost => tracing::warn!("the connection to the supervisor is lost; it is made anew"),
+            Heard::Lost => {
+                let (word, text) = without_supervisor();
+                self.conditions.insert(word, text);
+                self.tell_of_node(true, "SupervisorLost", "The supervisor is gone; waiting for another".to_owned());
+            }
             Heard::Notice(notice) => self.take_notice(notice),
         }
     }
@@ -196,16 +216,19 @@ impl Looping {
             None => ("SupervisorReplaced", format!("The supervisor is {build} now")),
             Some(why) => ("FailedSupervisorReplace", format!("The supervisor was not replaced by {build}: {why}")),
         };
-        tracing::info!("{message}");
+        self.tell_of_node(warning, reason, message);
+    }
+
+    /// Logs and shows what has happened to the node.
+    fn tell_of_node(&mut self, warning: bool, reason: &str, message: String) {
+        if warning {
+            tracing::warn!("{message}");
+        } else {
+            tracing::info!("{message}");
+        }
         let (at, object) = (clock::now().wall, self.rooms.node_name.clone());
-        self.publisher.record(EventRecord {
-            at,
-            warning,
-            reason: reason.to_owned(),
-            object,
-            field_path: None,
-            message,
-        });
+        let reason = reason.to_owned();
+        self.publisher.record(EventRecord { at, warning, reason, object, field_path: None, message });
     }
 
     /// Shows that a process of armlet panicked: this one now, or one before it.

@@ -52,7 +52,7 @@ impl Looping {
     pub(super) fn settle(&mut self) {
         if !self.table_seen || !(self.desired.ready() || self.shutdown.is_some()) {
             self.keep_all_volatile();
-            self.publisher.flush();
+            self.show_node();
             return;
         }
         if !std::mem::replace(&mut self.remains_seen, true) && self.facts_complete {
@@ -72,6 +72,11 @@ impl Looping {
         // What has changed of pods that cannot be looked at yet.
         self.keep_all_volatile();
         self.power_off_when_quiet();
+        self.publisher.settled();
+        self.show_node();
+    }
+
+    fn show_node(&mut self) {
         self.publisher.addresses(&self.node.host_ips);
         self.conditions.insert("FactsNotStored", self.journal.refused());
         let shown = self.conditions.iter().filter_map(|(word, text)| Some(((*word).to_owned(), text.clone()?)));

@@ -26,8 +26,12 @@ pub(super) struct Publisher {
 
 impl Publisher {
     /// An empty picture of the node, and where it can be seen.
-    pub(super) fn new(node_name: String, resources: NodeResources) -> (Self, watch::Receiver<Arc<NodeView>>) {
-        let view = NodeView { node_name, resources, ..NodeView::default() };
+    pub(super) fn new(
+        node_name: String,
+        static_pod_path: String,
+        resources: NodeResources,
+    ) -> (Self, watch::Receiver<Arc<NodeView>>) {
+        let view = NodeView { node_name, static_pod_path, resources, ..NodeView::default() };
         let (to, seen) = watch::channel(Arc::new(view.clone()));
         let publisher =
             Self { pods: BTreeMap::new(), view, events: VecDeque::new(), new_events: false, changed: true, to };
@@ -46,6 +50,11 @@ impl Publisher {
     /// Shows a pod no longer.
     pub(super) fn gone(&mut self, uid: &PodUid) {
         self.changed |= self.pods.remove(uid).is_some();
+    }
+
+    /// From now on the picture is whole.
+    pub(super) fn settled(&mut self) {
+        self.changed |= !std::mem::replace(&mut self.view.settled, true);
     }
 
     /// Shows which manifests were refused.

@@ -101,7 +101,8 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
     let node_name = node_name(&config, &store);
     tracing::info!(node = %node_name, pods = store.pods().len(), "store opened");
     let rooms = Arc::new(Rooms::open(config, node_name.clone())?);
-    let (mut publisher, view) = Publisher::new(node_name.clone(), observe::resources(&rooms.config)?);
+    let (mut publisher, view) =
+        Publisher::new(node_name.clone(), rooms.config.static_pod_path.clone(), observe::resources(&rooms.config)?);
     let not_enforced = super::reserved::enforce(&rooms, &mut publisher)?;
 
     let (commands, asked) = mpsc::channel(64);
@@ -148,7 +149,10 @@ async fn begin(config: Config, probe: &Probe<'_>) -> Result<(), AgentError> {
         weights: None,
         arrivals: 0,
         committed: 0,
-        conditions: BTreeMap::from([("NodeAllocatableNotEnforced", not_enforced)]),
+        conditions: BTreeMap::from([
+            ("NodeAllocatableNotEnforced", not_enforced),
+            super::looping::without_supervisor(),
+        ]),
         lacks: Vec::new(),
         dirty: BTreeSet::new(),
         owed: BTreeSet::new(),

@@ -33,6 +33,9 @@ pub(super) enum CliError {
     /// A name leads nowhere.
     #[error(transparent)]
     Lookup(#[from] LookupError),
+    /// The archive is not there.
+    #[error("import {}", path.display())]
+    Archive { path: PathBuf, source: Box<dyn Error + Send + Sync> },
     /// The images were not imported.
     #[error("nothing was imported: {message}")]
     Import { message: String },
@@ -140,7 +143,7 @@ impl CliError {
             Self::Exec { code: Some(code), .. } => *code,
             Self::Signal { signal } => 128 | signal,
             _ if exec => 125,
-            Self::Connect { .. } => 3,
+            Self::Connect { .. } | Self::Refused { status: 503, .. } => 3,
             _ => 1,
         }
     }
@@ -167,6 +170,7 @@ mod tests {
     fn exit_codes_tell_who_failed() {
         let refused = || CliError::Refused { status: 404, message: String::new() };
         assert_eq!(refused().exit_code(false), 1);
+        assert_eq!(CliError::Refused { status: 503, message: String::new() }.exit_code(false), 3);
         assert_eq!(refused().exit_code(true), 125);
         assert_eq!(CliError::Exec { code: Some(127), message: String::new() }.exit_code(true), 127);
         assert_eq!(CliError::Exec { code: None, message: String::new() }.exit_code(true), 125);

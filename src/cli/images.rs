@@ -27,10 +27,8 @@ pub(super) async fn list(args: &Images, mut client: Client, out: &mut Out) -> Re
 
 /// Runs `armlet import`.
 pub(super) async fn import(args: &Import, mut client: Client, out: &mut Out) -> Result<(), CliError> {
-    let cannot = |source: Box<dyn std::error::Error + Send + Sync>| CliError::Request {
-        what: format!("import of {}", args.path.display()),
-        source,
-    };
+    let cannot =
+        |source: Box<dyn std::error::Error + Send + Sync>| CliError::Archive { path: args.path.clone(), source };
     // The agent has its own working directory. It also follows no `..`: links are resolved here, as the user sees them.
     let path = std::fs::canonicalize(&args.path).map_err(|error| cannot(error.into()))?;
     let path = path.into_os_string().into_string().map_err(|_| cannot("its path is not UTF-8".into()))?;

@@ -26,17 +26,17 @@ pub(super) async fn run(args: &Ps, mut client: Client, out: &mut Out) -> Result<
     let list =
         PodList::deserialize(&answer.value).map_err(|source| CliError::Decode { path: "/pods".to_owned(), source })?;
     let wide = args.output.is_some();
+    let node = client.get::<api::NodeReport>("/armlet/v1/inspect").await?.value;
     if list.items.is_empty() {
         out.remark(&match &args.namespace {
             Some(namespace) => format!("No pods in namespace {namespace:?}."),
-            None => "No pods. Manifests are read from /etc/armlet/manifests.".to_owned(),
+            None => format!("No pods. Manifests are read from {}.", node.static_pod_path),
         });
     } else if args.containers {
         out.table(&containers(&list.items, answer.at, wide))?;
     } else {
         out.table(&pods(&list.items, answer.at, wide))?;
     }
-    let node = client.get::<api::NodeReport>("/armlet/v1/inspect").await?.value;
     for condition in &node.conditions {
         out.remark(&format!("Node: {}: {}", condition.kind, condition.message));
     }

@@ -9,13 +9,17 @@ use super::pods::Pod;
 use crate::model::api::{NodeReport, PodVerb, Version};
 use hyper::Method;
 use hyper::body::Bytes;
+use std::time::Duration;
+
+/// After so long it is said what is waited for.
+const QUIET: Duration = Duration::from_secs(2);
 
 /// Runs one of both; it is done when the pod has ended.
 pub(super) async fn run(verb: PodVerb, args: &PodName, mut client: Client, out: &mut Out) -> Result<(), CliError> {
     let mut pods = client.pods().await?.value.items;
     let node = client.get::<Version>("/armlet/v1/version").await?.value.node_name;
-    let stopped = client.get::<NodeReport>("/armlet/v1/inspect").await?.value.stopped;
-    pods.extend(stopped.iter().filter_map(|name| stand_in(name, &node)));
+    let report = client.get::<NodeReport>("/armlet/v1/inspect").await?.value;
+    pods.extend(report.stopped.iter().filter_map(|name| stand_in(name, &node)));
     let pod = lookup::pod(&pods, &args.pod, args.namespace.as_deref())?;
     let word = match verb {
         PodVerb::Stop => "stop",
@@ -23,7 +27,18 @@ pub(super) async fn run(verb: PodVerb, args: &PodName, mut client: Client, out: 
     };
     let place = [&pod.metadata.namespace, &pod.metadata.name].map(|part| client::escape(part));
     let path = format!("/armlet/v1/pods/{}/{word}", place.join("/"));
-    let answer = client.send_slow(client::request(Method::POST, &path, Bytes::new())?).await?;
+    for condition in &report.conditions {
+        out.remark(&format!("Node: {}: {}", condition.kind, condition.message));
+    }
+    let answer = client.send_slow(client::request(Method::POST, &path, Bytes::new())?);
+    tokio::pin!(answer);
+    let answer = match tokio::time::timeout(QUIET, &mut answer).await {
+        Ok(answer) => answer?,
+        Err(_) => {
+            out.remark(&format!("Waiting for {} to end; it has its grace period.", pod.full_name()));
+            answer.await?
+        }
+    };
     client::accepted(answer).await?;
     out.line(&match verb {
         PodVerb::Stop => format!("{} is stopped; `armlet restart {}` starts it", pod.full_name(), pod.full_name()),

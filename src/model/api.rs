@@ -97,6 +97,8 @@ pub struct Event {
 pub struct NodeReport {
     /// The node's name.
     pub node_name: String,
+    /// Where the manifests of static pods are read from.
+    pub static_pod_path: String,
     /// How many pods it has.
     pub pods: usize,
     /// Its own addresses.

@@ -12,6 +12,10 @@ use std::sync::Arc;
 pub struct NodeView {
     /// The node's name.
     pub node_name: String,
+    /// Where the manifests of static pods are read from.
+    pub static_pod_path: String,
+    /// All is taken over that was there before the agent: before that a pod may be missing here.
+    pub settled: bool,
     /// All pods, terminating ones included, ordered by namespace and name.
     pub pods: Vec<Arc<PodView>>,
     /// Manifests that were refused and why.

@@ -22,7 +22,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_s
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// There is no connection now; it is being made anew.
-    #[error("ask the supervisor: not connected")]
+    #[error("ask the supervisor: not connected; is `armlet supervisor` running?")]
     NotConnected,
     /// The connection was lost before the answer came. What was asked may have been done.
     #[error("ask the supervisor: the connection was lost before its answer")]

@@ -35,7 +35,11 @@ use hyper::{Request, Response};
 use reply::Body;
 use route::Route;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
+
+/// How long a question about pods waits for an agent that is just starting.
+const STARTING: Duration = Duration::from_secs(5);
 
 /// What the server needs of the rest of the node.
 #[derive(Debug, Clone)]
@@ -54,6 +58,20 @@ impl Context {
         Arc::clone(&self.view.borrow())
     }
 
+    /// The picture with all pods in it, which an agent that has just started has only in a moment.
+    async fn whole(&self) -> Result<Arc<NodeView>, Response<Body>> {
+        let mut view = self.view.clone();
+        match tokio::time::timeout(STARTING, view.wait_for(|view| view.settled)).await {
+            Ok(Ok(view)) => Ok(Arc::clone(&view)),
+            Ok(Err(_)) | Err(_) => {
+                let why =
+                    self.now().conditions.iter().map(|(word, text)| format!(" {word}: {text}.")).collect::<String>();
+                let text = format!("the agent has not taken over the pods yet.{why}");
+                Err(reply::text(hyper::StatusCode::SERVICE_UNAVAILABLE, text))
+            }
+        }
+    }
+
     /// Has the agent do something and waits for its answer.
     async fn ask<T>(&self, command: Command, answer: oneshot::Receiver<Result<T, Refusal>>) -> Result<T, Refusal> {
         self.commands.send(command).await.map_err(|_| Refusal::gone())?;
@@ -68,14 +86,23 @@ pub async fn serve(listener: Listener, context: Context) {
 
 /// Answers one request.
 async fn answer(request: Request<Incoming>, context: &Context) -> Response<Body> {
-    match route::route(request.method(), request.uri().path()) {
+    let route = route::route(request.method(), request.uri().path());
+    let view = match route.is_about_pods() {
+        true => context.whole().await,
+        false => Ok(context.now()),
+    };
+    let view = match view {
+        Ok(view) => view,
+        Err(starting) => return starting,
+    };
+    match route {
         Route::Healthz => reply::text(hyper::StatusCode::OK, "ok"),
-        Route::Pods => pods::list(&context.now()),
+        Route::Pods => pods::list(&view),
         Route::ContainerLogs(target) => container_logs::answer(&target, request.uri().query(), context).await,
         Route::Exec(target) => exec::answer(&target, request, context),
-        Route::Version => node::version(&context.now()),
-        Route::Inspect => node::inspect(&context.now()),
-        Route::InspectPod { namespace, pod } => node::inspect_pod(&context.now(), &namespace, &pod),
+        Route::Version => node::version(&view),
+        Route::Inspect => node::inspect(&view),
+        Route::InspectPod { namespace, pod } => node::inspect_pod(&view, &namespace, &pod),
         Route::Events => node::events(request.uri().query(), context),
         Route::Stats => usage::stats(context).await,
         Route::Usage => usage::usage(context).await,

@@ -37,6 +37,7 @@ pub(super) fn inspect(view: &NodeView) -> Response<Body> {
     let refused = view.refused.iter().map(|r| api::Refused { path: r.path.clone(), problems: r.problems.clone() });
     reply::json(&api::NodeReport {
         node_name: view.node_name.clone(),
+        static_pod_path: view.static_pod_path.clone(),
         pods: view.pods.len(),
         addresses: view.addresses.iter().map(ToString::to_string).collect(),
         capacity: view.resources.capacity.clone(),

@@ -41,6 +41,33 @@ pub(super) enum Route {
     Unknown,
 }
 
+impl Route {
+    /// Whether the answer would be wrong as long as a pod is missing.
+    pub(super) const fn is_about_pods(&self) -> bool {
+        match self {
+            Self::Pods
+            | Self::ContainerLogs(_)
+            | Self::Exec(_)
+            | Self::InspectPod { .. }
+            | Self::Usage
+            | Self::Metrics
+            | Self::RemoveImages
+            | Self::Pod { .. } => true,
+            Self::Healthz
+            | Self::Version
+            | Self::Images
+            | Self::Import
+            | Self::Events
+            | Self::Inspect
+            | Self::Stats
+            | Self::Log
+            | Self::LogLevel
+            | Self::WrongMethod
+            | Self::Unknown => false,
+        }
+    }
+}
+
 /// Chooses the handler. A path that cannot be decoded is an unknown one.
 pub(super) fn route(method: &Method, path: &str) -> Route {
     let path = path.strip_prefix('/').unwrap_or(path);

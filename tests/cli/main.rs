@@ -371,7 +371,7 @@ fn images_of_a_fake_node_are_listed_and_imported() {
     assert!(err.ends_with("armlet: nothing was imported: bad.tar: no manifest\n"), "{err}");
     let (code, _, err) = node.run(&["import", "/nonexistent.tar"]);
     assert_eq!(code, 1);
-    assert!(err.contains("import of /nonexistent.tar cannot be asked for: No such file"), "{err}");
+    assert!(err.contains("import /nonexistent.tar: No such file"), "{err}");
 }
 
 #[test]

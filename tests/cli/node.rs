@@ -153,6 +153,7 @@ fn picture(log: &str) -> NodeView {
     };
     NodeView {
         node_name: "edge1".into(),
+        settled: true,
         pods: vec![Arc::new(PodView { pod: Arc::new(pod), status, attempts: vec![attempt] })],
         stopped: vec!["shop/old-edge1".into()],
         refused: vec![RefusedManifest {

@@ -74,7 +74,7 @@ fn show(guest: &Guest) -> Result<(), Box<dyn std::error::Error>> {
     }
 
     step("the pod");
-    wait(guest, "armlet ps | grep -q Running", Duration::from_secs(20))?;
+    wait(guest, "armlet ps | grep -q '2/2 *Running'", Duration::from_secs(20))?;
     shown(guest, "armlet ps")?;
     shown(guest, "armlet logs redis -c configure")?;
     shown(guest, "armlet logs redis -c heartbeat --tail 3 --timestamps")?;

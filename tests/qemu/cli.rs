@@ -1,6 +1,6 @@
 //! The command line and the API below it, as people and programs meet them.
 
-use crate::node::{IMAGE, PATIENCE, container, node};
+use crate::node::{AGENT_PID, IMAGE, PATIENCE, container, node, node_alone};
 use serde_json::Value;
 
 const COMMANDS: [&str; 15] = [
@@ -203,4 +203,18 @@ fn another_http_client_reads_the_api() {
     let told = curl(&format!("-X POST 'http://node/exec/default/{name}/main?command=true&output=1'"));
     assert_eq!(told, "Upgrade request required\n");
     node.remove_pod("client");
+}
+
+/// What is not known yet is not told as if it were not there: exit 3 is "not now", 1 would be "no such pod".
+#[test]
+fn an_agent_that_has_just_started_knows_its_pods() {
+    let (node, _agent) = node_alone();
+    node.run_pod("known", &format!("  containers:\n{}", container("main", "exec sleep 1000000")));
+    for _ in 0..5 {
+        node.ok(&format!(
+            "{AGENT_PID} && kill -9 $agent; while :; do armlet inspect known >/dev/null; status=$?; \
+             [ $status = 3 ] || break; done; [ $status = 0 ] && armlet ps -o json | grep -q '\"known'"
+        ));
+    }
+    node.remove_pod("known");
 }

@@ -108,7 +108,7 @@ impl Folder {
         let Some(entries) = entries else {
             return self.folder_missing(settled, lost);
         };
-        let mut changed = !self.told;
+        let mut changed = std::mem::take(&mut self.missing) || !self.told;
         let (mut busy, mut failed) = (false, false);
         self.links.clear();
         let before = std::mem::take(&mut self.unsure);
@@ -200,7 +200,12 @@ impl Folder {
             return Look { event: first.then_some(ManifestEvent::FolderMissing), again: None };
         }
         let (removed, doubt) = self.removals(&BTreeSet::new(), settled && !lost);
-        self.report(removed, (doubt && !lost).then_some(SETTLE))
+        let again = (doubt && !lost).then_some(SETTLE);
+        if self.files.is_empty() && !lost {
+            let first = !std::mem::replace(&mut self.missing, true);
+            return Look { event: first.then_some(ManifestEvent::FolderMissing), again };
+        }
+        self.report(removed, again)
     }
 
     /// Forgets files that are away for long enough. Whether any were forgotten, and whether others are in doubt.

@@ -49,7 +49,8 @@ const MAX_LINKS: usize = 40;
 pub enum ManifestEvent {
     /// All manifest files by path, in lexical order. A content that is the same `Arc` as before did not change.
     Files(BTreeMap<String, FileContent>),
-    /// There is no folder yet; it is waited for. Told at most once, before any files.
+    /// There is no folder; it is waited for. Told before any files, nothing is known of what it is to hold; later, all that
+    /// was in it is removed.
     FolderMissing,
 }
 

@@ -17,7 +17,10 @@ async fn until(events: &mut mpsc::Receiver<ManifestEvent>, expected: &[&str]) {
     let mut last = vec!["nothing told".to_owned()];
     let holds = async {
         while last != expected {
-            let ManifestEvent::Files(files) = next(events).await else { continue };
+            let files = match next(events).await {
+                ManifestEvent::Files(files) => files,
+                ManifestEvent::FolderMissing => BTreeMap::new(),
+            };
             last = files
                 .iter()
                 .map(|(path, content)| {

@@ -220,5 +220,10 @@ pub(super) fn attempt(container: &str, of: &str, log: &Path) -> Attempt {
 }
 
 pub(super) fn view(pods: Vec<PodView>) -> NodeView {
-    NodeView { node_name: "edge1".into(), pods: pods.into_iter().map(Arc::new).collect(), ..NodeView::default() }
+    NodeView {
+        node_name: "edge1".into(),
+        settled: true,
+        pods: pods.into_iter().map(Arc::new).collect(),
+        ..NodeView::default()
+    }
 }

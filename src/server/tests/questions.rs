@@ -3,6 +3,7 @@
 use super::fake::{self, FakeNode, in_time};
 use crate::model::view::{EventRecord, NodeResources, NodeView, RefusedManifest};
 use crate::model::{WallTime, api};
+use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ async fn a_fake_node_answers_like_a_kubelet() {
     assert_eq!(node.curl_with(&["-X", "DELETE"], "/pods").await.0, 405);
     let (code, kind, body) = node.curl("/pods").await;
     assert_eq!((code, kind.as_str()), (200, "application/json"));
-    let list: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let list: Value = serde_json::from_str(&body).unwrap();
     assert_eq!((list["kind"].as_str(), list["apiVersion"].as_str()), (Some("PodList"), Some("v1")));
     assert_eq!(list["items"][0]["metadata"]["name"], "web-edge1");
     assert_eq!(list["items"][0]["status"]["phase"], "Pending");
@@ -43,7 +44,7 @@ async fn a_fake_pod_that_is_stopped_says_so() {
     let mut pod = fake::pod();
     pod.status.terminating = true;
     let node = FakeNode::start(fake::view(vec![pod]));
-    let list: serde_json::Value = serde_json::from_str(&node.curl("/pods").await.2).unwrap();
+    let list: Value = serde_json::from_str(&node.curl("/pods").await.2).unwrap();
     assert_eq!(list["items"][0]["metadata"]["annotations"][api::TERMINATING], "true");
 }
 
@@ -170,4 +171,25 @@ async fn a_fake_nodes_log_level_is_changed_by_words_and_numbers() {
     node.answer_one().await;
     let levels: api::LogLevels = serde_json::from_slice(&in_time(ask).await.unwrap()).unwrap();
     assert_eq!((levels.agent.word(), levels.supervisor), ("debug", None));
+}
+
+/// An agent that has just started does not know all pods: that is not told as if there were none.
+#[tokio::test]
+async fn a_fake_node_that_is_starting_is_waited_for() {
+    let node = FakeNode::start(NodeView { settled: false, ..fake::view(Vec::new()) });
+    assert_eq!(node.curl("/armlet/v1/version").await.0, 200);
+    let socket = node.socket();
+    let ask = tokio::spawn(async move { fake::curl(&socket).args(["-s", "http://node/pods"]).output().await.unwrap() });
+    while node.view.receiver_count() < 2 {
+        tokio::task::yield_now().await;
+    }
+    node.view.send_replace(Arc::new(fake::view(vec![fake::pod()])));
+    let pods: Value = serde_json::from_slice(&in_time(ask).await.unwrap().stdout).unwrap();
+    assert_eq!(pods["items"].as_array().unwrap().len(), 1);
+
+    let conditions = vec![("SupervisorNotConnected".to_owned(), "start it".to_owned())];
+    node.view.send_replace(Arc::new(NodeView { settled: false, conditions, ..fake::view(Vec::new()) }));
+    let (status, _, text) = in_time(node.curl("/pods")).await;
+    let expected = "the agent has not taken over the pods yet. SupervisorNotConnected: start it.";
+    assert_eq!((status, text.as_str()), (503, expected));
 }

@@ -199,8 +199,13 @@ fn a_missing_folder_is_told_once() {
     assert_eq!(names(&folder.look(false)).unwrap(), ["a.yaml"]);
     fs::remove_dir_all(&path).unwrap();
     assert!(folder.look(false).again.is_some());
-    assert_eq!(names(&folder.look(true)).unwrap(), Vec::<String>::new());
+    assert_eq!(folder.look(true).event, Some(ManifestEvent::FolderMissing));
     assert_eq!(folder.look(true).event, None);
+    // It is there again, which is told though there is nothing in it.
+    fs::create_dir(&path).unwrap();
+    assert_eq!(names(&folder.look(false)).unwrap(), Vec::<String>::new());
+    fs::remove_dir(&path).unwrap();
+    assert_eq!(folder.look(true).event, Some(ManifestEvent::FolderMissing));
 }
 
 #[test]
@@ -235,7 +240,7 @@ fn one_file_is_a_folder_of_itself() {
     assert!(folder.look(false).event.is_none());
     fs::remove_file(&path).unwrap();
     assert_eq!(folder.look(false).again, Some(SETTLE));
-    assert_eq!(names(&folder.look(true)).unwrap(), Vec::<String>::new());
+    assert_eq!(folder.look(true).event, Some(ManifestEvent::FolderMissing));
     fs::create_dir(&path).unwrap();
     fs::write(path.join("in.yaml"), "1").unwrap();
     assert_eq!(names(&folder.look(false)).unwrap(), ["in.yaml"]);
