@@ -103,10 +103,7 @@ fn the_log_of_a_crashed_attempt_is_complete() {
     let (node, _agent) = node();
     let script = "if mkdir /kept/once 2>/dev/null; then seq 1 2000; echo last words >&2; exit 42; fi; echo again; exec sleep 1000000";
     let spec = writes(script).replace("}\n", ", volumeMounts: [{name: kept, mountPath: /kept}]}\n");
-    node.manifest(
-        "crash.yaml",
-        &crate::node::pod("crash", &format!("  volumes: [{{name: kept, emptyDir: {{}}}}]\n{spec}")),
-    );
+    node.manifest("crash.yaml", &pod("crash", &format!("  volumes: [{{name: kept, emptyDir: {{}}}}]\n{spec}")));
     node.wait_until("armlet logs crash | grep -x again", PATIENCE);
     let expected: String = (1..=2000).map(|n| format!("{n}\n")).collect();
     assert_eq!(node.ok("armlet logs -p crash --stream stdout"), expected);
@@ -175,7 +172,7 @@ fn a_follower_hears_every_line_through_rotations() {
     let script = "echo begin; n=0; for part in 1 2 3 4 5; do until [ -e /tmp/part$part ]; do usleep 100000; done; \
                   end=$((n + 20)); while [ $n -lt $end ]; do n=$((n+1)); \
                   head -c 5000 /dev/zero | tr '\\0' \"$((n % 10))\"; echo \" $n\"; done; done; echo done";
-    node.manifest("turns.yaml", &crate::node::pod("turns", &format!("  restartPolicy: Never\n{}", writes(script))));
+    node.manifest("turns.yaml", &pod("turns", &format!("  restartPolicy: Never\n{}", writes(script))));
     node.wait_for("turns", "Running");
     std::thread::scope(|scope| {
         let follow = "armlet logs -f turns >/tmp/turns; sed 's/.* //' /tmp/turns";
