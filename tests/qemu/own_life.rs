@@ -287,7 +287,8 @@ fn a_bundle_has_no_secrets(guest: &Guest) {
 }
 
 /// A guest on which another program is process 1, as under a service manager: both roles leave the groups that they were
-/// started in, because those are not guarded, and their log tells the journal its priorities.
+/// started in, because those are not guarded. What logs into the journal, with priorities, stays: the journal knows by the
+/// group whose lines they are.
 #[test]
 fn roles_that_somebody_else_started_are_guarded_too() {
     let directory = directory("own-life-guest");
@@ -298,15 +299,33 @@ fn roles_that_somebody_else_started_are_guarded_too() {
     let initramfs = Initramfs::build(Kind::Bare, None).unwrap();
     let guest = Boot::new(&initramfs, &directory).data(&data(&directory)).payload(&payload).start().unwrap();
     guest.ok("ln -sf /run/payload/armlet /run/debug/bin/armlet");
-    for role in ["supervisor", "agent"] {
-        guest.ok(&format!(
-            "group={GROUPS}/system.slice/armlet-{role}.service; mkdir -p $group; : >/run/{role}.out; \
-             export JOURNAL_STREAM=$(stat -c %d:%i /run/{role}.out); \
-             setsid sh -c \"echo 0 >$group/cgroup.procs; exec armlet {role}\" </dev/null >>/run/{role}.out 2>&1 &"
-        ));
-    }
+    let start = |journal: &str| {
+        for role in ["supervisor", "agent"] {
+            guest.ok(&format!(
+                "group={GROUPS}/system.slice/armlet-{role}.service; mkdir -p $group; : >/run/{role}.out; {journal}=$(stat -c \
+                 %d:%i /run/{role}.out); export {journal}; \
+                 setsid sh -c \"echo 0 >$group/cgroup.procs; exec armlet {role}\" </dev/null >>/run/{role}.out 2>&1 &"
+            ));
+        }
+    };
+    start("NO_JOURNAL");
     guest.wait_until("armlet version && [ -n \"$(cat /sys/fs/cgroup/armlet/logger/cgroup.procs)\" ]", PATIENCE);
     guarded(&guest);
+    let out = guest.ok("cat /run/agent.out /run/supervisor.out");
+    assert!(out.contains(" I agent: ") && out.contains(" I supervisor: ") && !out.contains("\n<"), "{out}");
+
+    guest.ok(&format!("kill -KILL $(cat {GROUPS}/armlet/supervisor/cgroup.procs {GROUPS}/armlet/agent/cgroup.procs)"));
+    guest.wait_until(&format!("[ -z \"$(cat {GROUPS}/armlet/*/cgroup.procs)\" ]"), PATIENCE);
+    start("JOURNAL_STREAM");
+    let unit = format!("{GROUPS}/system.slice/armlet");
+    guest.wait_until(
+        &format!("armlet version && [ -n \"$(cat {unit}-supervisor.service/logger/cgroup.procs)\" ]"),
+        PATIENCE,
+    );
+    for role in ["supervisor", "agent"] {
+        guest.ok(&format!("grep -q {role} /proc/$(cat {unit}-{role}.service/cgroup.procs)/cmdline"));
+    }
+    assert_eq!(guest.ok(&format!("cat {GROUPS}/armlet/*/cgroup.procs")), "");
     let out = guest.ok("cat /run/agent.out /run/supervisor.out");
     assert!(out.contains("\n<6>agent: ") && out.contains("\n<6>supervisor: "), "{out}");
     assert!(out.lines().all(|line| line.starts_with('<')), "{out}");
