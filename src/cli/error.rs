@@ -103,8 +103,9 @@ impl CliError {
                     .to_owned(),
                 io::ErrorKind::PermissionDenied => "Only root may talk to the agent: try again with sudo.".to_owned(),
                 io::ErrorKind::ConnectionRefused => {
-                    "The agent is not running. Where the supervisor runs, it starts the agent again by itself: \
-                     try again in a moment."
+                    "The agent is not running. As a rule it is started again by itself: try again in a moment. If it \
+                     stays away, `armlet config check` tells what its configuration lacks, and its log (`journalctl -u \
+                     armlet` under systemd) what it ended with."
                         .to_owned()
                 }
                 io::ErrorKind::WouldBlock => {

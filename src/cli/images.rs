@@ -83,7 +83,9 @@ pub(super) async fn remove(args: &Rmi, mut client: Client, out: &mut Out) -> Res
             for name in &all.names {
                 out.line(&format!("removed {name}"))?;
             }
-            out.remark(&format!("{} images removed, {} free again.", all.images.len(), size(all.bytes)));
+            if refused.is_none() || !all.names.is_empty() {
+                out.remark(&format!("{} images removed, {} free again.", all.images.len(), size(all.bytes)));
+            }
         }
     }
     refused.map_or(Ok(()), Err)

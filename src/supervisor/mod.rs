@@ -26,6 +26,7 @@ mod table;
 use crate::sys::log::{self, panics};
 use init::Node;
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -94,7 +95,7 @@ enum StartError {
         operation: &'static str,
         /// Why it failed.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// What another build handed over could not be gone on with, and there is no way back.
     #[error("go on with what another build handed over")]
@@ -103,6 +104,26 @@ enum StartError {
     #[error(transparent)]
     Replace(#[from] replace::ReplaceError),
 }
+
+const HELP: &str = "\
+Start and watch this node's containers, and read their output. It runs beside `armlet agent`, which tells it what to do.
+
+Usage: armlet supervisor [--run-dir DIR] [--root-dir DIR] [--cgroup-root DIR]
+       armlet supervisor --replace-with FILE [--run-dir DIR]
+
+Options:
+      --run-dir DIR        sockets, records and bundles; as the agent's runDir [default: /run/armlet]
+      --root-dir DIR       what is kept; as the agent's --root-dir [default: /var/lib/armlet]
+      --cgroup-root DIR    where cgroup v2 is mounted [default: /sys/fs/cgroup]
+      --replace-with FILE  have the supervisor that runs become this program, with all its containers
+  -h, --help               print this
+
+Examples:
+  armlet supervisor
+  armlet supervisor --replace-with /usr/local/bin/armlet.new
+
+Told to stop (SIGTERM), it has the agent stop all pods in order, and ends.
+";
 
 /// The role `armlet supervisor [--run-dir DIR] [--root-dir DIR] [--cgroup-root DIR]`: runs until it is told to stop
 /// (SIGTERM), and ends the containers then. With `--replace-with FILE` it is the client that has a running one become that
@@ -124,6 +145,10 @@ pub fn run(args: &[OsString]) -> ExitCode {
         })
     } else if process_one {
         begin(Options::default(), Node::boot)
+    } else if args.iter().any(|argument| argument == "--help" || argument == "-h") {
+        // A closed output is no failure of what was asked for.
+        let _ = io::stdout().write_all(HELP.as_bytes());
+        return ExitCode::SUCCESS;
     } else {
         wish(args).and_then(|wish| match wish {
             Wish::Run(options) => begin(options, |_| Node::guest()),
@@ -136,8 +161,10 @@ pub fn run(args: &[OsString]) -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(None) => ExitCode::SUCCESS,
-        Err(StartError::Replace(e)) => {
-            tracing::error!(error = &e as &dyn std::error::Error, "the supervisor stays what it is");
+        // Whoever typed this reads no log.
+        Err(e @ (StartError::Argument { .. } | StartError::Replace(_))) => {
+            let more = if matches!(e, StartError::Argument { .. }) { "; see armlet supervisor --help" } else { "" };
+            let _ = writeln!(io::stderr(), "armlet supervisor: {}{more}", log::chain(&e));
             ExitCode::FAILURE
         }
         Err(e) => {
