@@ -30,7 +30,7 @@ fn level(text: &str) -> Result<log::LogLevel, String> {
 /// What is gathered.
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Debug {
-    /// Write one archive with all that a maintainer needs, without secrets
+    /// Write one archive with all that a maintainer needs, without what can be told to be a secret
     Bundle(Bundle),
 }
 
